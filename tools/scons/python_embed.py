@@ -19,7 +19,6 @@ with open(os.path.realpath(sys.executable), "rb") as f:
     shared = (var("INSTSONAME") or "?").encode() in f.read()
 names = ("LIBPL", "LIBRARY", "LIBDIR", "LDVERSION", "LIBS", "SYSLIBS", "MODLIBS",
          "LINKFORSHARED", "EXT_SUFFIX", "MULTIARCH", "Py_GIL_DISABLED")
-base = getattr(sys, "_base_executable", None) or sys.executable
 print(json.dumps({
     "executable": sys.executable,
     "version": sys.version_info[:2],
@@ -27,6 +26,7 @@ print(json.dumps({
     "implementation": sys.implementation.name,
     "prefix": sys.base_prefix,
     "exec_prefix": sys.base_exec_prefix,
+    "stdlib": sysconfig.get_path("stdlib"),
     "include": [sysconfig.get_path("include"), sysconfig.get_path("platinclude")],
     "shared": shared,
     "builtin_pickle": "_pickle" in sys.builtin_module_names,
