@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Limits of docs/format.md. */
 #define TORSHI_MAX_ROWS 65536u
 #define TORSHI_MAX_VALUES 1048576u
@@ -19,6 +23,7 @@
 #define TORSHI_MAX_FIELDS 4096u
 #define TORSHI_MAX_ARITY 255u
 #define TORSHI_MAX_MIXED 16u
+#define TORSHI_MAX_AFFIX 65535u
 
 /* Status values: explicit, gapped, never reused. */
 typedef enum torshi_status {
@@ -36,9 +41,9 @@ typedef enum torshi_kind {
 } torshi_kind;
 
 typedef struct torshi_kind_info {
-    const char *name;   /* NULL: reserved */
-    uint8_t widths;     /* bit w set: width code w is allowed */
-    bool is_mutable;    /* objects go on the roll */
+    const char *name; /* NULL: reserved */
+    uint8_t widths;   /* bit w set: width code w is allowed */
+    bool is_mutable;  /* objects go on the roll */
 } torshi_kind_info;
 extern const torshi_kind_info torshi_kinds[32];
 
@@ -53,14 +58,12 @@ typedef struct torshi_buf {
 bool torshi_buf_grow(torshi_buf *b, size_t n);
 void torshi_buf_free(torshi_buf *b); /* and zero it */
 
-static inline bool
-torshi_buf_reserve(torshi_buf *b, size_t n)
+static inline bool torshi_buf_reserve(torshi_buf *b, size_t n)
 {
     return n <= b->cap - b->len || torshi_buf_grow(b, n);
 }
 
-static inline bool
-torshi_buf_put(torshi_buf *b, const void *p, size_t n)
+static inline bool torshi_buf_put(torshi_buf *b, const void *p, size_t n)
 {
     if (!torshi_buf_reserve(b, n)) {
         return false;
@@ -72,8 +75,7 @@ torshi_buf_put(torshi_buf *b, const void *p, size_t n)
     return true;
 }
 
-static inline bool
-torshi_buf_byte(torshi_buf *b, uint8_t byte)
+static inline bool torshi_buf_byte(torshi_buf *b, uint8_t byte)
 {
     if (!torshi_buf_reserve(b, 1)) {
         return false;
@@ -85,8 +87,7 @@ torshi_buf_byte(torshi_buf *b, uint8_t byte)
 bool torshi_buf_uvar(torshi_buf *b, uint64_t v);
 bool torshi_buf_zvar(torshi_buf *b, int64_t v);
 size_t torshi_uvar_size(uint64_t v); /* bytes that uvar takes, 1..10 */
-static inline uint64_t
-torshi_zigzag(int64_t v)
+static inline uint64_t torshi_zigzag(int64_t v)
 {
     return ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0);
 }
@@ -107,7 +108,8 @@ bool torshi_pack_offsets(torshi_buf *b, const int64_t *items, size_t n, int64_t 
 int torshi_lens_width(const uint32_t *lens, size_t n, uint32_t *base);
 bool torshi_pack_lens(torshi_buf *b, const uint32_t *lens, size_t n, uint32_t base, int w);
 
-/* ---- input ------------------------------------------------------------------------------------ */
+/* ---- input ------------------------------------------------------------------------------------
+ */
 typedef struct torshi_cursor {
     const uint8_t *start;
     const uint8_t *pos;
@@ -120,6 +122,8 @@ typedef struct torshi_cursor {
 void torshi_cursor_init(torshi_cursor *c, const void *data, size_t size);
 /* Record the first error; returns false so that callers can `return torshi_fail(...)`. */
 bool torshi_fail(torshi_cursor *c, torshi_status status);
+/* The same, at a place that is already behind the cursor (the start of what is wrong). */
+bool torshi_fail_at(torshi_cursor *c, torshi_status status, const uint8_t *at);
 bool torshi_read_uvar(torshi_cursor *c, uint64_t *v);
 bool torshi_read_zvar(torshi_cursor *c, int64_t *v);
 bool torshi_read_byte(torshi_cursor *c, uint8_t *v);
@@ -139,19 +143,57 @@ bool torshi_read_lens(torshi_cursor *c, uint32_t *out, size_t n, int w, uint64_t
 /* A bitmap of n bits; *ones counts them; padding checked; points into the payload. */
 bool torshi_read_bitmap(torshi_cursor *c, size_t n, const uint8_t **bits, size_t *ones);
 
-/* ---- the walker: a whole payload checked without Python ---------------------------------------- */
+/* A count: uvar between low and high, else E_LIMIT at its first byte. */
+bool torshi_read_count(torshi_cursor *c, size_t low, size_t high, size_t *v);
+/* An external number: below count, else E_EXTERNAL at its first byte. */
+bool torshi_read_external(torshi_cursor *c, size_t count, size_t *v);
+/* PROGRESSION: whether start + i * step fits int64 for all i < n. */
+bool torshi_progression_fits(int64_t start, int64_t step, size_t n);
+
+/* ---- text ---------------------------------------------------------------------------------------
+ */
+/* Whether all n bytes are below 128. */
+bool torshi_is_ascii(const uint8_t *p, size_t n);
+/* Bytes a character of a string kind (0 ASCII, 1 Latin-1, 2 UCS-2, 3 UCS-4). */
+static inline size_t torshi_char_size(unsigned kind)
+{
+    return kind < 2 ? 1 : kind == 2 ? 2 : 4;
+}
+/* Largest character of n little-endian characters of kind 0..3 at p (unaligned); 0 when n is 0. */
+uint32_t torshi_max_char(const uint8_t *p, size_t n, unsigned kind);
+/* Whether kind is the smallest that holds a string with this largest character. */
+static inline bool torshi_kind_holds(unsigned kind, uint32_t max)
+{
+    switch (kind) {
+    case 0:
+        return max < 0x80;
+    case 1:
+        return max >= 0x80 && max < 0x100;
+    case 2:
+        return max >= 0x100 && max < 0x10000;
+    default:
+        return max >= 0x10000 && max < 0x110000;
+    }
+}
+
+/* ---- the walker: a whole payload checked without Python ----------------------------------------
+ */
 typedef struct torshi_walk {
     torshi_status status;
     size_t error_at;
     size_t rows;
     size_t values;
-    size_t rolled;      /* mutable objects below the target */
-    size_t externals;   /* highest external number + 1 */
+    size_t rolled;    /* mutable objects below the target */
+    size_t externals; /* highest external number + 1 */
 } torshi_walk;
-/* target_is_dict: two columns. has_roll / externals as in the call. What the walker cannot know: whether
-   keys hash, whether names are equal as objects of different kinds, what callables do. It allocates
-   at most a few bytes a row of one column; *status E_MEMORY when that fails. */
+/* target_is_dict: two columns. has_roll / externals as in the call. What the walker cannot know:
+   whether keys hash, whether names are equal as objects of different kinds, what callables do. It
+   allocates at most a few bytes a row of one column; *status E_MEMORY when that fails. */
 torshi_walk torshi_walk_payload(const void *data, size_t size, bool target_is_dict, bool has_roll,
                                 size_t externals);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
