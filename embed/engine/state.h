@@ -153,6 +153,8 @@ TORSHI_HIDDEN void loaders_clear(torshi_loaders *s);
 TORSHI_HIDDEN void loaders_free(torshi_loaders *s);
 
 PyMODINIT_FUNC PyInit__torshi(void);
+/* A static libpython (Debian's) has a PyInit__pickle of its own in the same program. */
+#define PyInit__pickle torshi_init__pickle
 PyMODINIT_FUNC PyInit__pickle(void); /* host only */
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "host.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,78 +24,7 @@ static PyStatus preinitialize(const host_options *options, int argc, char **argv
     return Py_PreInitializeFromBytesArgs(&preconfig, argc, argv);
 }
 
-/* Whether a decoded path names a file that can be run. */
-static int is_program(const wchar_t *path)
-{
-    char *bytes = Py_EncodeLocale(path, NULL);
-    int result = bytes != NULL && access(bytes, X_OK) == 0;
-
-    PyMem_Free(bytes);
-    return result;
-}
-
-/* Replace the last component of the base executable by name, if that names a program. */
-static PyStatus try_sibling(PyConfig *config, const wchar_t *name, int *found)
-{
-    PyStatus status = PyStatus_Ok();
-    const wchar_t *slash = wcsrchr(config->base_executable, L'/');
-
-    if (slash == NULL)
-        return status;
-    size_t folder = (size_t)(slash - config->base_executable) + 1, length = wcslen(name);
-    wchar_t *path = PyMem_RawMalloc((folder + length + 1) * sizeof(*path));
-    if (path == NULL)
-        return PyStatus_NoMemory();
-    wmemcpy(path, config->base_executable, folder);
-    wmemcpy(path + folder, name, length + 1);
-    if (is_program(path)) {
-        *found = 1;
-        status = PyConfig_SetString(config, &config->base_executable, path);
-    }
-    PyMem_RawFree(path);
-    return status;
-}
-
-/*
- * In a virtual environment the base executable is `home` of pyvenv.cfg with the name that this
- * program was called by. Where the environment links to the host, what it links to is right
- * whatever `home` says; where it holds a copy, the name may not exist in `home`.
- */
-static PyStatus mend_base_executable(PyConfig *config)
-{
-    PyStatus status = PyStatus_Ok();
-    char *self = NULL, *executable = NULL, *real_folder = NULL;
-    const wchar_t *base = config->base_executable;
-
-    if (base == NULL || config->executable == NULL || wcscmp(base, config->executable) == 0)
-        goto done;
-    executable = Py_EncodeLocale(config->executable, NULL);
-    self = host_paths_self();
-    if (executable == NULL || self == NULL)
-        goto done;
-    char *slash = strrchr(executable, '/');
-    if (slash != NULL) {
-        *slash = '\0';
-        real_folder = realpath(executable, NULL);
-    }
-    size_t length = real_folder != NULL ? strlen(real_folder) : 0;
-    if (length > 0 && (strncmp(self, real_folder, length) != 0 || self[length] != '/')) {
-        status = PyConfig_SetBytesString(config, &config->base_executable, self);
-        goto done;
-    }
-    int found = is_program(base);
-    if (!found)
-        status = try_sibling(config, L"torshi", &found);
-    if (!PyStatus_Exception(status) && !found)
-        status = try_sibling(config, L"python3", &found);
-done:
-    PyMem_Free(executable);
-    free(self);
-    free(real_folder);
-    return status;
-}
-
-PyStatus host_config_read(PyConfig *config, const host_options *options, int argc, char **argv)
+PyStatus host_config_fill(PyConfig *config, const host_options *options, int argc, char **argv)
 {
     PyStatus status = preinitialize(options, argc, argv);
 
@@ -102,18 +32,87 @@ PyStatus host_config_read(PyConfig *config, const host_options *options, int arg
         return status;
     PyConfig_InitPythonConfig(config);
     status = PyConfig_SetBytesArgv(config, argc, argv);
+    if (PyStatus_Exception(status) || access(TORSHI_PYTHON_STDLIB "/os.py", R_OK) != 0)
+        return status;
+    status = PyConfig_SetBytesString(config, &config->prefix, TORSHI_PYTHON_PREFIX);
     if (PyStatus_Exception(status))
         return status;
-    if (access(TORSHI_PYTHON_STDLIB "/os.py", R_OK) == 0) {
-        status = PyConfig_SetBytesString(config, &config->prefix, TORSHI_PYTHON_PREFIX);
-        if (PyStatus_Exception(status))
-            return status;
-        status = PyConfig_SetBytesString(config, &config->exec_prefix, TORSHI_PYTHON_EXEC_PREFIX);
-        if (PyStatus_Exception(status))
-            return status;
+    return PyConfig_SetBytesString(config, &config->exec_prefix, TORSHI_PYTHON_EXEC_PREFIX);
+}
+
+/* Set sys._base_executable to path, if that is a program; 1 when it is, 0, or -1 on error. */
+static int set_base_executable(const char *folder, const char *name)
+{
+    PyObject *text = NULL;
+    size_t length = strlen(folder) + strlen(name) + 1;
+    char *path = malloc(length);
+    int result = -1;
+
+    if (path == NULL) {
+        PyErr_NoMemory();
+        return -1;
     }
-    status = PyConfig_Read(config);
-    if (PyStatus_Exception(status))
-        return status;
-    return mend_base_executable(config);
+    snprintf(path, length, "%s%s", folder, name);
+    result = access(path, X_OK) == 0;
+    if (result) {
+        text = PyUnicode_DecodeFSDefault(path);
+        if (text == NULL || PySys_SetObject("_base_executable", text) < 0)
+            result = -1;
+    }
+    Py_XDECREF(text);
+    free(path);
+    return result;
+}
+
+/* The file name behind a name in sys: new bytes, or NULL without or with an exception. */
+static PyObject *encoded(const char *name)
+{
+    PyObject *text = PySys_GetObject(name);
+
+    if (text == NULL || !PyUnicode_Check(text) || PyUnicode_GET_LENGTH(text) == 0)
+        return NULL;
+    return PyUnicode_EncodeFSDefault(text);
+}
+
+/*
+ * In a virtual environment the path configuration takes `home` of pyvenv.cfg with the name that
+ * this program was called by. Where the environment links to the host, what it links to is right
+ * whatever `home` says; where it holds a copy, the name may not exist in `home`.
+ */
+int host_mend_base_executable(void)
+{
+    PyObject *executable = encoded("executable"), *base = encoded("_base_executable");
+    char *self = host_paths_self(), *folder = NULL, *real = NULL;
+    int result = 0;
+
+    if (executable == NULL || base == NULL || self == NULL ||
+        strcmp(PyBytes_AS_STRING(executable), PyBytes_AS_STRING(base)) == 0)
+        goto done;
+    folder = strdup(PyBytes_AS_STRING(executable));
+    char *slash = folder != NULL ? strrchr(folder, '/') : NULL;
+    if (slash != NULL) {
+        *slash = '\0';
+        real = realpath(folder, NULL);
+    }
+    size_t length = real != NULL ? strlen(real) : 0;
+    if (length > 0 && (strncmp(self, real, length) != 0 || self[length] != '/')) {
+        result = set_base_executable(self, "");
+        goto done;
+    }
+    slash = strrchr(PyBytes_AS_STRING(base), '/');
+    if (access(PyBytes_AS_STRING(base), X_OK) == 0 || slash == NULL)
+        goto done;
+    *slash = '\0'; /* our own bytes object */
+    result = set_base_executable(PyBytes_AS_STRING(base), "/torshi");
+    if (result == 0)
+        result = set_base_executable(PyBytes_AS_STRING(base), "/python3");
+done:
+    if (PyErr_Occurred())
+        result = -1;
+    Py_XDECREF(executable);
+    Py_XDECREF(base);
+    free(self);
+    free(folder);
+    free(real);
+    return result < 0 ? -1 : 0;
 }

@@ -119,25 +119,13 @@ static int report_status(PyStatus status)
     return 1;
 }
 
-/* Let `import torshi` find the package, in sub-interpreters and under -I and -S too. */
-static PyStatus append_package(PyConfig *config)
-{
-    if (host.paths.package == NULL)
-        return PyStatus_Ok();
-    wchar_t *folder = Py_DecodeLocale(host.paths.package, NULL);
-    if (folder == NULL)
-        return PyStatus_NoMemory();
-    PyStatus status = PyWideStringList_Append(&config->module_search_paths, folder);
-    PyMem_RawFree(folder);
-    return status;
-}
-
 /* Give the engine its configuration. @return 0, or the exit status with a line on stderr. */
 static int configure_engine(void)
 {
     const host_options *options = &host.options;
 
-    if (options->mode == TORSHI_MODE_CHUNKED && host.paths.plugin == NULL) {
+    if (options->mode == TORSHI_MODE_CHUNKED && host.paths.plugin == NULL && !options->help &&
+        !options->version) {
         fputs("torshi: chunked.so is not beside the host; -X torshi=standard does without it\n",
               stderr);
         return EXIT_BAD_OPTION;
@@ -151,7 +139,8 @@ static int configure_engine(void)
         .default_plugin = host.paths.plugin,
     };
     torshi_config_set(&config);
-    if (export_settings(options) < 0 || host_inittab_install(options->mode) < 0) {
+    if (export_settings(options) < 0 ||
+        host_inittab_install(options->mode, host.paths.package) < 0) {
         fputs("torshi: out of memory\n", stderr);
         return 1;
     }
@@ -182,12 +171,8 @@ static int check_plugins(void)
     if (host.options.plugin_count == 0)
         return 0;
     PyObject *engine = PyImport_ImportModule("_torshi");
-    if (engine == NULL) {
-        print_refusal();
-        return -1;
-    }
-    Py_DECREF(engine);
-    return 0;
+    Py_XDECREF(engine);
+    return engine != NULL ? 0 : -1;
 }
 
 int torshi_embed_set_home(const char *folder)
@@ -206,9 +191,9 @@ int torshi_embed_set_home(const char *folder)
 
 int torshi_embed_start(int argc, char **argv, int *exit_status)
 {
-    PyConfig config;
+    PyConfig config = {0}; /* what PyConfig_Clear takes, however far the start comes */
     PyStatus status;
-    int result = EXIT_BAD_OPTION, config_filled = 0;
+    int result = EXIT_BAD_OPTION;
 
     if (host.running || Py_IsInitialized()) {
         fputs("torshi: Python is running already\n", stderr);
@@ -218,37 +203,28 @@ int torshi_embed_start(int argc, char **argv, int *exit_status)
     }
     if (host_options_read(&host.options, argc, argv) < 0)
         goto done;
-    PyConfig_InitPythonConfig(&config);
-    config_filled = 1;
-    status = host_config_read(&config, &host.options, argc, argv);
-    if (PyStatus_Exception(status)) {
-        result = report_status(status);
-        goto done;
-    }
-    if (host_paths_find(&host.paths, &config, host.home) < 0)
-        status = PyStatus_NoMemory();
-    else
-        status = append_package(&config);
-    if (PyStatus_Exception(status)) {
-        result = report_status(status);
+    if (host_paths_find(&host.paths, argc > 0 ? argv[0] : NULL, host.home) < 0) {
+        fputs("torshi: out of memory\n", stderr);
         goto done;
     }
     result = configure_engine();
     if (result != 0)
         goto done;
-    status = Py_InitializeFromConfig(&config);
+    status = host_config_fill(&config, &host.options, argc, argv);
+    if (!PyStatus_Exception(status))
+        status = Py_InitializeFromConfig(&config);
     if (PyStatus_Exception(status)) {
         result = report_status(status);
         goto done;
     }
     host.running = 1;
-    if (check_plugins() < 0) {
+    if (host_mend_base_executable() < 0 || check_plugins() < 0) {
+        print_refusal();
         result = EXIT_BAD_OPTION;
         Py_FinalizeEx();
     }
 done:
-    if (config_filled)
-        PyConfig_Clear(&config);
+    PyConfig_Clear(&config);
     if (result == 0 && host.running)
         return 0;
     release();

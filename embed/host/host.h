@@ -36,24 +36,31 @@ typedef struct host_paths {
 } host_paths;
 
 /*
- * Look beside the executable, beside its real path, and where the base executable of a virtual
- * environment lies; `home`, when not NULL, is the only place looked at.
- * @param config  read (PyConfig_Read), so that executable and base_executable are known.
+ * Look beside the running program's real path, beside argv[0], and in the `home` of pyvenv.cfg
+ * where the program is a copy in a virtual environment; `home`, when not NULL, is the only place
+ * looked at.
  * @return 0, or -1 when there is no memory; host_paths_clear is due in both cases.
  */
-TORSHI_HIDDEN int host_paths_find(host_paths *paths, const PyConfig *config, const char *home);
+TORSHI_HIDDEN int host_paths_find(host_paths *paths, const char *argv0, const char *home);
 TORSHI_HIDDEN void host_paths_clear(host_paths *paths);
 /* The real path of the running program: malloc'ed, or NULL when it cannot be told. */
 TORSHI_HIDDEN char *host_paths_self(void);
 
-/* Fill in and read `config` for argv, up to the point where Python can be started. */
-TORSHI_HIDDEN PyStatus host_config_read(PyConfig *config, const host_options *options, int argc,
+/* Fill in `config` for argv; PyConfig_Clear is due in any case. */
+TORSHI_HIDDEN PyStatus host_config_fill(PyConfig *config, const host_options *options, int argc,
                                         char **argv);
+/*
+ * Make sys._base_executable name a host in a virtual environment. @pre Python runs.
+ * @return 0, or -1 with an exception set.
+ */
+TORSHI_HIDDEN int host_mend_base_executable(void);
 
 /*
- * Put the engine into the table of built-in modules: `_torshi`, `_torshi_stock_pickle` and, unless
- * the mode is off, `_pickle`. @pre Python is not running. @return 0, or -1 without memory.
+ * Put the engine into the table of built-in modules: `_torshi`, `_torshi_stock_pickle`, `torshi`
+ * (the package in that folder, unless NULL) and, unless the mode is off, `_pickle`.
+ * @pre Python is not running. @param package  borrowed until Python has ended.
+ * @return 0, or -1 when there is no memory.
  */
-TORSHI_HIDDEN int host_inittab_install(int mode);
+TORSHI_HIDDEN int host_inittab_install(int mode, const char *package);
 
 #endif

@@ -11,15 +11,80 @@
 
 typedef PyObject *(*init_function)(void);
 
+#if PY_VERSION_HEX >= 0x030C0000
+#define ANY_INTERPRETER {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#else
+#define ANY_INTERPRETER
+#endif
+
 /* The interpreter's own built-in `_pickle`, from the first installation on. Plain C, the same for
    the whole process: the table itself is. */
 static init_function stock_builtin;
 
-/* Load the file that `_pickle` would be without us, and let it take this module's place. */
+/* The folder of the package, between start and end. */
+static const char *package_folder;
+
+/*
+ * Make the module that `spec` describes and let it take the place of `module` under its name: the
+ * import system hands out what sys.modules holds once exec is over. 0, or -1 with an exception.
+ */
+static int load_in_place_of(PyObject *module, PyObject *util, PyObject *spec)
+{
+    PyObject *name = NULL, *loaded = NULL, *loader = NULL, *executed = NULL;
+    int result = -1;
+
+    name = PyModule_GetNameObject(module);
+    loaded = PyObject_CallMethod(util, "module_from_spec", "O", spec);
+    loader = PyObject_GetAttrString(spec, "loader");
+    if (name == NULL || loaded == NULL || loader == NULL)
+        goto done;
+    if (PyObject_SetItem(PyImport_GetModuleDict(), name, loaded) < 0)
+        goto done;
+    executed = PyObject_CallMethod(loader, "exec_module", "O", loaded);
+    result = executed != NULL ? 0 : -1;
+done:
+    Py_XDECREF(executed);
+    Py_XDECREF(loader);
+    Py_XDECREF(loaded);
+    Py_XDECREF(name);
+    return result;
+}
+
+/*
+ * As load_in_place_of, for a module whose own name is `_pickle`: before 3.12 it enters itself into
+ * sys.modules under that name, where the engine belongs.
+ */
+static int load_stock(PyObject *module, PyObject *util, PyObject *spec)
+{
+    PyObject *modules = PyImport_GetModuleDict(), *type, *value, *traceback;
+    PyObject *engine = PyMapping_GetItemString(modules, "_pickle");
+    int failed;
+
+    if (engine == NULL)
+        PyErr_Clear();
+    int result = load_in_place_of(module, util, spec);
+    PyErr_Fetch(&type, &value, &traceback);
+    if (engine != NULL)
+        failed = PyMapping_SetItemString(modules, "_pickle", engine) < 0;
+    else
+        failed = PyMapping_HasKeyString(modules, "_pickle") &&
+                 PyMapping_DelItemString(modules, "_pickle") < 0;
+    Py_XDECREF(engine);
+    if (failed && result == 0) {
+        result = -1;
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    } else {
+        PyErr_Restore(type, value, traceback);
+    }
+    return result;
+}
+
+/* `_torshi_stock_pickle`: the file that `_pickle` would be without us. */
 static int stock_exec(PyObject *module)
 {
-    PyObject *machinery = NULL, *util = NULL, *finder = NULL, *spec = NULL, *stock = NULL;
-    PyObject *loader = NULL, *done_object = NULL;
+    PyObject *machinery = NULL, *util = NULL, *finder = NULL, *spec = NULL;
     int result = -1;
 
     machinery = PyImport_ImportModule("importlib.machinery");
@@ -30,29 +95,11 @@ static int stock_exec(PyObject *module)
     if (finder == NULL)
         goto done;
     spec = PyObject_CallMethod(finder, "find_spec", "s", "_pickle");
-    if (spec == NULL)
-        goto done;
-    if (spec == Py_None) {
+    if (spec == Py_None)
         PyErr_SetString(PyExc_ImportError, "this Python has no _pickle of its own");
-        goto done;
-    }
-    stock = PyObject_CallMethod(util, "module_from_spec", "O", spec);
-    loader = PyObject_GetAttrString(spec, "loader");
-    if (stock == NULL || loader == NULL)
-        goto done;
-    done_object = PyObject_CallMethod(loader, "exec_module", "O", stock);
-    if (done_object == NULL)
-        goto done;
-    PyObject *name = PyModule_GetNameObject(module);
-    if (name == NULL)
-        goto done;
-    /* The import system hands out what sys.modules holds once exec is over. */
-    result = PyObject_SetItem(PyImport_GetModuleDict(), name, stock);
-    Py_DECREF(name);
+    else if (spec != NULL)
+        result = load_stock(module, util, spec);
 done:
-    Py_XDECREF(done_object);
-    Py_XDECREF(loader);
-    Py_XDECREF(stock);
     Py_XDECREF(spec);
     Py_XDECREF(finder);
     Py_XDECREF(util);
@@ -64,15 +111,63 @@ static PyObject *init_stock_from_file(void)
 {
     static PyModuleDef_Slot slots[] = {
         {Py_mod_exec, TORSHI_FN(stock_exec)},
-#if PY_VERSION_HEX >= 0x030C0000
-        {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
-#endif
-        {0, NULL},
+        ANY_INTERPRETER{0, NULL},
     };
     static struct PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,
         .m_name = "_torshi_stock_pickle",
         .m_doc = "The _pickle that Torshi's engine stands in for.",
+        .m_slots = slots,
+    };
+    return PyModuleDef_Init(&definition);
+}
+
+/*
+ * `torshi`: the package that belongs to this host. A built-in module leads to it, not an entry in
+ * sys.path, so that it is found under -I and -S, in sub-interpreters and after a program has set
+ * sys.path anew, and so that sys.path is python3's own.
+ */
+static int package_exec(PyObject *module)
+{
+    PyObject *util = NULL, *function = NULL, *folder = NULL, *spec = NULL;
+    PyObject *positional = NULL, *keywords = NULL;
+    int result = -1;
+
+    util = PyImport_ImportModule("importlib.util");
+    if (util == NULL)
+        goto done;
+    folder = PyUnicode_DecodeFSDefault(package_folder);
+    if (folder == NULL)
+        goto done;
+    function = PyObject_GetAttrString(util, "spec_from_file_location");
+    positional =
+        Py_BuildValue("(sN)", "torshi", PyUnicode_FromFormat("%U/torshi/__init__.py", folder));
+    keywords = Py_BuildValue("{s[N]}", "submodule_search_locations",
+                             PyUnicode_FromFormat("%U/torshi", folder));
+    if (function == NULL || positional == NULL || keywords == NULL)
+        goto done;
+    spec = PyObject_Call(function, positional, keywords);
+    if (spec != NULL)
+        result = load_in_place_of(module, util, spec);
+done:
+    Py_XDECREF(spec);
+    Py_XDECREF(keywords);
+    Py_XDECREF(positional);
+    Py_XDECREF(folder);
+    Py_XDECREF(function);
+    Py_XDECREF(util);
+    return result;
+}
+
+static PyObject *init_package(void)
+{
+    static PyModuleDef_Slot slots[] = {
+        {Py_mod_exec, TORSHI_FN(package_exec)},
+        ANY_INTERPRETER{0, NULL},
+    };
+    static struct PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT,
+        .m_name = "torshi",
         .m_slots = slots,
     };
     return PyModuleDef_Init(&definition);
@@ -100,7 +195,7 @@ static int append(const char *name, init_function init)
     return PyImport_AppendInittab(name, init);
 }
 
-int host_inittab_install(int mode)
+int host_inittab_install(int mode, const char *package)
 {
     struct _inittab *entry = find("_pickle");
 
@@ -111,6 +206,9 @@ int host_inittab_install(int mode)
     else if (mode != TORSHI_MODE_OFF && append("_pickle", PyInit__pickle) < 0)
         return -1;
     if (append("_torshi", PyInit__torshi) < 0)
+        return -1;
+    package_folder = package;
+    if (package != NULL && append("torshi", init_package) < 0)
         return -1;
     return append("_torshi_stock_pickle",
                   stock_builtin != NULL ? stock_builtin : init_stock_from_file);

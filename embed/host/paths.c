@@ -7,8 +7,10 @@
 #include "host.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* folder + tail, malloc'ed; NULL without memory. */
@@ -90,32 +92,72 @@ char *host_paths_self(void)
     return realpath("/proc/self/exe", NULL);
 }
 
-int host_paths_find(host_paths *paths, const PyConfig *config, const char *home)
+/* The value of `home = ...` in folder + "/pyvenv.cfg": malloc'ed; NULL when there is none. */
+static char *read_home(const char *folder)
 {
-    const wchar_t *programs[] = {config->executable, config->base_executable};
+    char line[PATH_MAX + 64], *home = NULL, *path = join(folder, "/pyvenv.cfg");
+    FILE *file = path != NULL ? fopen(path, "r") : NULL;
+
+    while (file != NULL && home == NULL && fgets(line, sizeof(line), file) != NULL) {
+        char *value = strchr(line, '=');
+        if (value == NULL || strncasecmp(line + strspn(line, " \t"), "home", 4) != 0)
+            continue;
+        *value++ = '\0';
+        line[strcspn(line, " \t")] = '\0';
+        if (strcasecmp(line, "home") != 0)
+            continue;
+        value += strspn(value, " \t");
+        size_t length = strcspn(value, "\r\n");
+        while (length > 0 && strchr(" \t", value[length - 1]) != NULL)
+            length--;
+        value[length] = '\0';
+        home = join(value, "");
+    }
+    if (file != NULL)
+        fclose(file);
+    free(path);
+    return home;
+}
+
+/* A copy of the host in a virtual environment: look where its original lies. */
+static int look_from_venv(host_paths *paths, const char *self)
+{
+    static const char *const names[] = {"/torshi", "/python3"};
+    char *folder = join(self, ""), *home = NULL;
+    int result = -1;
+
+    if (folder == NULL)
+        return -1;
+    for (int up = 0; up < 2 && home == NULL; up++) {
+        cut_name(folder);
+        home = read_home(folder);
+    }
+    result = home != NULL ? look_into(paths, home) : 0;
+    for (size_t i = 0; home != NULL && result == 0 && i < sizeof(names) / sizeof(*names); i++) {
+        char *program = join(home, names[i]);
+        result = program != NULL ? look_beside(paths, program, 1) : -1;
+        free(program);
+    }
+    free(folder);
+    free(home);
+    return result;
+}
+
+int host_paths_find(host_paths *paths, const char *argv0, const char *home)
+{
     char *self = NULL;
     int result = -1;
 
-    if (home != NULL) {
-        result = look_into(paths, home);
-        goto done;
-    }
+    if (home != NULL)
+        return look_into(paths, home);
     self = host_paths_self();
     if (self != NULL && look_beside(paths, self, 0) < 0)
         goto done;
-    for (size_t i = 0; i < 2; i++) {
-        if (programs[i] == NULL || programs[i][0] == L'\0')
-            continue;
-        char *program = Py_EncodeLocale(programs[i], NULL);
-        if (program == NULL)
-            continue; /* not a path of this file system */
-        int looked = look_beside(paths, program, 0);
-        if (looked == 0)
-            looked = look_beside(paths, program, 1);
-        PyMem_Free(program);
-        if (looked < 0)
-            goto done;
-    }
+    if (argv0 != NULL && strchr(argv0, '/') != NULL && look_beside(paths, argv0, 0) < 0)
+        goto done;
+    if (self != NULL && (paths->plugin == NULL || paths->package == NULL) &&
+        look_from_venv(paths, self) < 0)
+        goto done;
     result = 0;
 done:
     free(self);
