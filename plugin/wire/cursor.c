@@ -73,7 +73,7 @@ bool torshi_read_zvar(torshi_cursor *c, int64_t *v)
     return true;
 }
 
-bool torshi_read_span(torshi_cursor *c, size_t n, const uint8_t **p)
+bool torshi_read_span(torshi_cursor *c, uint64_t n, const uint8_t **p)
 {
     if (n > (size_t)(c->end - c->pos)) {
         return torshi_fail(c, TORSHI_E_TRUNCATED);
@@ -111,7 +111,7 @@ bool torshi_read_external(torshi_cursor *c, size_t count, size_t *v)
     return true;
 }
 
-bool torshi_read_head(torshi_cursor *c, size_t n, int depth, torshi_kind *kind, int *w)
+bool torshi_read_head(torshi_cursor *c, uint64_t n, int depth, torshi_kind *kind, int *w)
 {
     const uint8_t *at = c->pos;
     uint8_t byte;

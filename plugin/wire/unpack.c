@@ -67,8 +67,7 @@ DEFINE_UNPACK(unpack_items_u64, uint64_t)
 DEFINE_UNPACK(unpack_items_u32, uint32_t)
 DEFINE_UNPACK(unpack_items_u8, uint8_t)
 
-/* The bytes of an array, its padding checked. */
-static bool read_packed(torshi_cursor *c, size_t n, int w, const uint8_t **in)
+bool torshi_read_packed(torshi_cursor *c, size_t n, int w, const uint8_t **in)
 {
     size_t size = torshi_packed_size(n, w);
     if (!torshi_read_span(c, size, in)) {
@@ -86,7 +85,7 @@ static bool read_packed(torshi_cursor *c, size_t n, int w, const uint8_t **in)
 bool torshi_unpack_u64(torshi_cursor *c, uint64_t *out, size_t n, int w)
 {
     const uint8_t *in;
-    if (!read_packed(c, n, w, &in)) {
+    if (!torshi_read_packed(c, n, w, &in)) {
         return false;
     }
     unpack_items_u64(out, in, n, w);
@@ -97,7 +96,7 @@ bool torshi_unpack_u32(torshi_cursor *c, uint32_t *out, size_t n, int w)
 {
     assert(w <= 6);
     const uint8_t *in;
-    if (!read_packed(c, n, w, &in)) {
+    if (!torshi_read_packed(c, n, w, &in)) {
         return false;
     }
     unpack_items_u32(out, in, n, w);
@@ -108,7 +107,7 @@ bool torshi_unpack_u8(torshi_cursor *c, uint8_t *out, size_t n, int w)
 {
     assert(w <= 4);
     const uint8_t *in;
-    if (!read_packed(c, n, w, &in)) {
+    if (!torshi_read_packed(c, n, w, &in)) {
         return false;
     }
     unpack_items_u8(out, in, n, w);
@@ -146,7 +145,7 @@ bool torshi_read_lens(torshi_cursor *c, uint32_t *out, size_t n, int w, uint64_t
 
 bool torshi_read_bitmap(torshi_cursor *c, size_t n, const uint8_t **bits, size_t *ones)
 {
-    if (!read_packed(c, n, 1, bits)) {
+    if (!torshi_read_packed(c, n, 1, bits)) {
         return false;
     }
     const uint8_t *p = *bits;

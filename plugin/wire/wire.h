@@ -23,7 +23,7 @@ extern "C" {
 #define TORSHI_MAX_FIELDS 4096u
 #define TORSHI_MAX_ARITY 255u
 #define TORSHI_MAX_MIXED 16u
-#define TORSHI_MAX_AFFIX 65535u
+#define TORSHI_MAX_AFFIX 127u
 
 /* Status values: explicit, gapped, never reused. */
 typedef enum torshi_status {
@@ -128,12 +128,14 @@ bool torshi_read_uvar(torshi_cursor *c, uint64_t *v);
 bool torshi_read_zvar(torshi_cursor *c, int64_t *v);
 bool torshi_read_byte(torshi_cursor *c, uint8_t *v);
 /* n bytes in place: *p points into the payload. */
-bool torshi_read_span(torshi_cursor *c, size_t n, const uint8_t **p);
+bool torshi_read_span(torshi_cursor *c, uint64_t n, const uint8_t **p);
 /* A column's head: kind and width, checked against torshi_kinds; counts n values, checks limits
    (n <= MAX_ROWS, values, depth <= MAX_DEPTH where level 1 is a column of the target). */
-bool torshi_read_head(torshi_cursor *c, size_t n, int depth, torshi_kind *kind, int *w);
+bool torshi_read_head(torshi_cursor *c, uint64_t n, int depth, torshi_kind *kind, int *w);
 /* The payload's head. */
 bool torshi_read_rows(torshi_cursor *c, size_t *rows, uint64_t *following);
+/* The bytes of a packed array in place; checks the padding. */
+bool torshi_read_packed(torshi_cursor *c, size_t n, int w, const uint8_t **in);
 /* Unpack n items; checks the padding. out has room for n. */
 bool torshi_unpack_u64(torshi_cursor *c, uint64_t *out, size_t n, int w);
 bool torshi_unpack_u32(torshi_cursor *c, uint32_t *out, size_t n, int w); /* w <= 6 */
@@ -159,7 +161,8 @@ static inline size_t torshi_char_size(unsigned kind)
 {
     return kind < 2 ? 1 : kind == 2 ? 2 : 4;
 }
-/* Largest character of n little-endian characters of kind 0..3 at p (unaligned); 0 when n is 0. */
+/* The largest character of n little-endian characters of kind 0..3 at p (unaligned); 0 when n is 0.
+ */
 uint32_t torshi_max_char(const uint8_t *p, size_t n, unsigned kind);
 /* Whether kind is the smallest that holds a string with this largest character. */
 static inline bool torshi_kind_holds(unsigned kind, uint32_t max)
@@ -175,6 +178,14 @@ static inline bool torshi_kind_holds(unsigned kind, uint32_t max)
         return max >= 0x10000 && max < 0x110000;
     }
 }
+
+/* ---- names --------------------------------------------------------------------------------------
+ */
+/* Whether the n names whose column starts at the cursor, and has been found valid, are distinct:
+   S_OK, E_NAMES or E_MEMORY, the two with c->error_at at the column. It compares strings of STR,
+   STR_KINDS and AFFIX; names of other kinds are S_OK here, for the reader to compare as objects.
+   The cursor ends up anywhere. */
+torshi_status torshi_check_names(torshi_cursor *c, size_t n);
 
 /* ---- the walker: a whole payload checked without Python ----------------------------------------
  */
