@@ -143,6 +143,11 @@ extern TORSHI_HIDDEN PyMethodDef pickler_functions_pickle[];
 extern TORSHI_HIDDEN PyMethodDef pickler_functions_torshi[];
 extern TORSHI_HIDDEN PyMethodDef unpickler_functions[]; /* the same in both */
 
+/* Set the members of the vtable that concern a dump (option .. registered_reducer) or a load
+   (load_once) at work; services.c does the others. */
+TORSHI_HIDDEN void pickler_fill_services(torshi_services *services);
+TORSHI_HIDDEN void unpickler_fill_services(torshi_services *services);
+
 TORSHI_HIDDEN torshi_savers *savers_new(torshi_state *st);
 TORSHI_HIDDEN int savers_traverse(torshi_savers *s, visitproc visit, void *arg);
 TORSHI_HIDDEN void savers_clear(torshi_savers *s); /* drops objects; idempotent */
