@@ -11,22 +11,20 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "extract.h"
 #include "torshi/abi.h"
 #include "wire/wire.h"
 
-/* abi.h functions become void * in tables, which ISO C has no cast for. */
 #define PLUGIN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PLUGIN_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PLUGIN_NOINLINE __attribute__((noinline))
 
-typedef struct chunk_writer chunk_writer; /* encode.h: scratch of the writing half */
-typedef struct chunk_reader chunk_reader; /* decode.c: scratch of the reading half, if any */
-
 typedef struct plugin_state {
     const torshi_services *services; /* the engine's, valid until fini */
     const torshi_objects *objects;   /* services->objects */
-    chunk_writer *writer;            /* owned; made at first use */
-    chunk_reader *reader;            /* owned by the reading half; NULL until it wants one */
+    struct chunk_writer *writer;     /* owned; encode.h: scratch of the writing half */
+    struct decode_state *decode;     /* owned; decode.h: scratch of the reading half */
+    extract_types extract;           /* default classes of extract_serialize */
 } plugin_state;
 
 /* ---- the reading half (chunk.c, decode*.c) --------------------------------------------------- */
@@ -34,16 +32,16 @@ typedef struct plugin_state {
    or NULL. */
 PyObject *chunk_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames);
 PyObject *chunk_load(void *plugin, torshi_load *load, PyObject *const *args, intptr_t nargs);
-/* Free state->reader (NULL is fine); the GIL is held. */
-void reader_free(plugin_state *state);
-/* Visit the objects it holds, as tp_traverse does. */
-int reader_traverse(plugin_state *state, visitproc visit, void *arg);
+int decode_init(struct plugin_state *plugin); /* 0, or -1 with an exception */
+int decode_traverse(struct plugin_state *plugin, int (*visit)(PyObject *, void *), void *arg);
+void decode_clear(struct plugin_state *plugin); /* idempotent */
 
 /* ---- the writing half ------------------------------------------------------------------------- */
 /* Saver rows of builtins.dict and builtins.list. */
 int save_dict(void *plugin, torshi_dump *dump, PyObject *obj);
 int save_list(void *plugin, torshi_dump *dump, PyObject *obj);
-void writer_free(plugin_state *state);
-int writer_traverse(plugin_state *state, visitproc visit, void *arg);
+int writer_init(struct plugin_state *plugin); /* 0, or -1 with an exception */
+int writer_traverse(struct plugin_state *plugin, int (*visit)(PyObject *, void *), void *arg);
+void writer_clear(struct plugin_state *plugin); /* idempotent */
 
 #endif

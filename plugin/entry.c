@@ -1,0 +1,147 @@
+/*
+ * entry.c - the plugin's record and its rows; its one exported symbol.
+ */
+#include "plugin.h"
+
+#ifdef Py_DEBUG
+#define BUILD_DEBUG TORSHI_BUILD_DEBUG
+#else
+#define BUILD_DEBUG 0u
+#endif
+#ifdef Py_GIL_DISABLED
+#define BUILD_NOGIL TORSHI_BUILD_NOGIL
+#else
+#define BUILD_NOGIL 0u
+#endif
+
+/* Below this many entries no chunk can pay (docs/format.md, When it pays). */
+#define MIN_ITEMS 4
+
+static void plugin_fini(void *plugin)
+{
+    plugin_state *state = plugin;
+    decode_clear(state);
+    writer_clear(state);
+    extract_types_clear(&state->extract);
+    PyMem_Free(state);
+}
+
+static int plugin_init(const torshi_services *services, void **plugin)
+{
+    plugin_state *state = PyMem_Calloc(1, sizeof(*state));
+    if (!state) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    state->services = services;
+    state->objects = services->objects;
+    if (decode_init(state) < 0 || writer_init(state) < 0 || extract_types_init(&state->extract) < 0) {
+        plugin_fini(state);
+        return -1;
+    }
+    *plugin = state;
+    return 0;
+}
+
+static int plugin_traverse(void *plugin, int (*visit)(PyObject *, void *), void *arg)
+{
+    plugin_state *state = plugin;
+    int result = decode_traverse(state, visit, arg);
+    if (result == 0) {
+        result = writer_traverse(state, visit, arg);
+    }
+    if (result == 0) {
+        result = extract_types_traverse(&state->extract, visit, arg);
+    }
+    return result;
+}
+
+static PyObject *extract_call(void *plugin, PyObject *const *args, intptr_t nargs,
+                              PyObject *kwnames)
+{
+    return extract_serialize(&((plugin_state *)plugin)->extract, args, nargs, kwnames);
+}
+
+static PyObject *insert_call(void *plugin, PyObject *const *args, intptr_t nargs,
+                             PyObject *kwnames)
+{
+    (void)plugin;
+    return insert_serialized(args, nargs, kwnames);
+}
+
+static PyObject *types_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
+{
+    (void)args;
+    if (nargs || kwnames) {
+        PyErr_SetString(PyExc_TypeError, "_serialize_types() takes no arguments");
+        return NULL;
+    }
+    return extract_types_tuple(&((plugin_state *)plugin)->extract);
+}
+
+static const torshi_row rows[] = {
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "chunk",
+     .call = chunk_call,
+     .doc = "chunk($module, target, payload, roll=None, /, *externals)\n--\n\n"
+            "Fill target, a dict or list, from payload (docs/format.md) and return it.\n\n"
+            "Mutable objects made on the way are appended to roll; chunk(roll, index) fetches one."},
+    {.kind = TORSHI_ROW_LOADER, .module = "torshi", .name = "chunk", .load = chunk_load},
+    {.kind = TORSHI_ROW_SAVER,
+     .module = "builtins",
+     .name = "dict",
+     .type = &PyDict_Type,
+     .min_items = MIN_ITEMS,
+     .save = save_dict},
+    {.kind = TORSHI_ROW_SAVER,
+     .module = "builtins",
+     .name = "list",
+     .type = &PyList_Type,
+     .min_items = MIN_ITEMS,
+     .save = save_list},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "extract_serialize",
+     .call = extract_call,
+     .doc = "extract_serialize($module, x, /, *, types=None)\n--\n\n"
+            "Take Serialize objects and large byte strings out of nested dicts and lists.\n\n"
+            "Returns (x2, ser, bytestrings): a copy without them, and what was where, by path."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "insert_serialized",
+     .call = insert_call,
+     .doc = "insert_serialized($module, x, ser, bytestrings=(), /)\n--\n\n"
+            "Put what extract_serialize took out back into x, which is changed and returned."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "_serialize_types",
+     .call = types_call,
+     .doc = "_serialize_types($module, /)\n--\n\n"
+            "The default classes of extract_serialize: (Serialize, Serialized, to_serialize)."},
+};
+
+static const torshi_plugin_info info = {
+    .size = sizeof(torshi_plugin_info),
+    .abi_major = TORSHI_ABI_MAJOR,
+    .abi_minor = TORSHI_ABI_MINOR,
+    .py_version_hex = PY_VERSION_HEX,
+    .py_build = BUILD_DEBUG | BUILD_NOGIL,
+    .pointer_size = sizeof(void *),
+    .format_version = TORSHI_FORMAT_VERSION,
+    .name = "chunked",
+    .version = "0.1.0",
+    .init = plugin_init,
+    .fini = plugin_fini,
+    .traverse = plugin_traverse,
+    .rows = rows,
+    .row_count = sizeof(rows) / sizeof(rows[0]),
+    .row_size = sizeof(torshi_row),
+};
+
+TORSHI_PLUGIN_EXPORT const torshi_plugin_info *torshi_plugin_info_v1(void);
+
+const torshi_plugin_info *torshi_plugin_info_v1(void)
+{
+    return &info;
+}
