@@ -5,31 +5,33 @@
 
 /* ---- the state
  * ----------------------------------------------------------------------------------- */
-int decode_init(struct plugin_state *plugin)
+/* plugin->reader, made at first use; NULL with MemoryError. */
+static chunk_reader *get_reader(plugin_state *plugin)
 {
-    plugin->decode = PyMem_Calloc(1, sizeof(*plugin->decode));
-    if (!plugin->decode) {
-        PyErr_NoMemory();
-        return -1;
+    if (!plugin->reader) {
+        plugin->reader = PyMem_Calloc(1, sizeof(*plugin->reader));
+        if (!plugin->reader) {
+            PyErr_NoMemory();
+        }
     }
-    return 0;
+    return plugin->reader;
 }
 
-int decode_traverse(struct plugin_state *plugin, int (*visit)(PyObject *, void *), void *arg)
+void reader_free(plugin_state *plugin)
 {
-    (void)plugin;
+    if (plugin->reader) {
+        arena_free(&plugin->reader->scratch);
+        PyMem_Free(plugin->reader);
+        plugin->reader = NULL;
+    }
+}
+
+int reader_traverse(plugin_state *plugin, visitproc visit, void *arg)
+{
+    (void)plugin; /* the scratch memory holds no references between calls */
     (void)visit;
     (void)arg;
     return 0;
-}
-
-void decode_clear(struct plugin_state *plugin)
-{
-    if (plugin->decode) {
-        arena_free(&plugin->decode->scratch);
-        PyMem_Free(plugin->decode);
-        plugin->decode = NULL;
-    }
 }
 
 /* ---- errors -------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ static int fill_target(decoder *d, PyObject *target, PyObject *roll)
 }
 
 /* chunk(target, payload[, roll, *externals]); arguments checked but for roll's type. */
-static PyObject *fill_chunk(struct plugin_state *plugin, PyObject *const *args, intptr_t nargs)
+static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_t nargs)
 {
     PyObject *target = args[0];
     PyObject *payload = args[1];
@@ -164,15 +166,19 @@ static PyObject *fill_chunk(struct plugin_state *plugin, PyObject *const *args, 
         return NULL;
     }
     PyObject *result = NULL;
+    chunk_reader *reader = get_reader(plugin);
+    if (!reader) {
+        return NULL;
+    }
     decoder d = {
         .objects = plugin->objects,
         .plugin = plugin,
         .externals = nargs > 3 ? args + 3 : NULL,
         .external_count = nargs > 3 ? (size_t)(nargs - 3) : 0,
         .has_roll = roll != NULL,
-        .arena = plugin->decode->scratch,
+        .arena = reader->scratch,
     };
-    plugin->decode->scratch = (arena){NULL}; /* a call within this one gets its own */
+    reader->scratch = (arena){NULL}; /* a call within this one gets its own */
     for (intptr_t i = 0; i < nargs; i++) {
         Py_INCREF(args[i]);
     }
@@ -187,10 +193,10 @@ static PyObject *fill_chunk(struct plugin_state *plugin, PyObject *const *args, 
     release_refs(d.rolled, d.rolled_count);
     PyMem_Free(d.rolled);
     arena_reset(&d.arena);
-    if (plugin->decode->scratch.top) {
+    if (reader->scratch.top) {
         arena_free(&d.arena); /* an inner call has left its own */
     } else {
-        plugin->decode->scratch = d.arena;
+        reader->scratch = d.arena;
     }
     for (intptr_t i = 0; i < nargs; i++) {
         Py_DECREF(args[i]);

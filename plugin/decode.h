@@ -18,7 +18,6 @@
 #define TORSHI_DECODE_H
 
 #include "plugin.h"
-#include "wire/wire.h"
 
 /* ---- scratch memory ----------------------------------------------------------------------------
  */
@@ -51,16 +50,16 @@ void arena_reset(arena *a);
 void arena_free(arena *a);
 
 /* What reading keeps for an interpreter between calls. */
-typedef struct decode_state {
+struct chunk_reader {
     arena scratch; /* empty while a call uses it */
-} decode_state;
+};
 
 /* ---- a call of torshi.chunk at work -------------------------------------------------------------
  */
 typedef struct decoder {
     torshi_cursor cursor;
     const torshi_objects *objects;
-    struct plugin_state *plugin;
+    plugin_state *plugin;
     arena arena;                /* owned while the call runs */
     PyObject *const *externals; /* borrowed from the arguments, each owned by the call */
     size_t external_count;
