@@ -81,6 +81,19 @@ static int load_stock(PyObject *module, PyObject *util, PyObject *spec)
     return result;
 }
 
+/* `_torshi_stock_pickle` where `_pickle` is the stock one: the same module. */
+static int alias_exec(PyObject *module)
+{
+    PyObject *name = PyModule_GetNameObject(module), *stock = PyImport_ImportModule("_pickle");
+    int result = -1;
+
+    if (name != NULL && stock != NULL)
+        result = PyObject_SetItem(PyImport_GetModuleDict(), name, stock);
+    Py_XDECREF(stock);
+    Py_XDECREF(name);
+    return result;
+}
+
 /* `_torshi_stock_pickle`: the file that `_pickle` would be without us. */
 static int stock_exec(PyObject *module)
 {
@@ -107,20 +120,19 @@ done:
     return result;
 }
 
-static PyObject *init_stock_from_file(void)
-{
-    static PyModuleDef_Slot slots[] = {
-        {Py_mod_exec, TORSHI_FN(stock_exec)},
-        ANY_INTERPRETER{0, NULL},
-    };
-    static struct PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT,
-        .m_name = "_torshi_stock_pickle",
-        .m_doc = "The _pickle that Torshi's engine stands in for.",
-        .m_slots = slots,
-    };
-    return PyModuleDef_Init(&definition);
-}
+/* A module of which nothing but its exec function matters. */
+#define STAND_IN(function, module_name, exec)                                                      \
+    static PyObject *function(void)                                                                \
+    {                                                                                              \
+        static PyModuleDef_Slot slots[] = {{Py_mod_exec, TORSHI_FN(exec)},                         \
+                                           ANY_INTERPRETER{0, NULL}};                              \
+        static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = module_name,      \
+                                                .m_slots = slots};                                 \
+        return PyModuleDef_Init(&definition);                                                      \
+    }
+
+STAND_IN(init_stock_from_file, "_torshi_stock_pickle", stock_exec)
+STAND_IN(init_stock_alias, "_torshi_stock_pickle", alias_exec)
 
 /*
  * `torshi`: the package that belongs to this host. A built-in module leads to it, not an entry in
@@ -159,19 +171,7 @@ done:
     return result;
 }
 
-static PyObject *init_package(void)
-{
-    static PyModuleDef_Slot slots[] = {
-        {Py_mod_exec, TORSHI_FN(package_exec)},
-        ANY_INTERPRETER{0, NULL},
-    };
-    static struct PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT,
-        .m_name = "torshi",
-        .m_slots = slots,
-    };
-    return PyModuleDef_Init(&definition);
-}
+STAND_IN(init_package, "torshi", package_exec)
 
 static struct _inittab *find(const char *name)
 {
@@ -182,8 +182,8 @@ static struct _inittab *find(const char *name)
     return NULL;
 }
 
-/* Append an entry unless the table has it: Python forgets what was appended when it ends, but
-   not before a second start that failed in between. */
+/* Append an entry unless the table has it from an earlier start; some versions forget what was
+   appended when Python ends, others keep it. */
 static int append(const char *name, init_function init)
 {
     struct _inittab *entry = find(name);
@@ -195,21 +195,39 @@ static int append(const char *name, init_function init)
     return PyImport_AppendInittab(name, init);
 }
 
-int host_inittab_install(int mode, const char *package)
+/* Give `_pickle` to the engine, or back to what it would be without us. */
+static int place_pickle(int mode)
 {
+    static const char hidden[] = "_torshi_pickle"; /* an appended entry that is not in force */
     struct _inittab *entry = find("_pickle");
+    int ours = mode != TORSHI_MODE_OFF;
 
     if (stock_builtin == NULL && entry != NULL && entry->initfunc != PyInit__pickle)
         stock_builtin = entry->initfunc;
-    if (stock_builtin != NULL && entry != NULL)
-        entry->initfunc = mode == TORSHI_MODE_OFF ? stock_builtin : PyInit__pickle;
-    else if (mode != TORSHI_MODE_OFF && append("_pickle", PyInit__pickle) < 0)
+    if (stock_builtin != NULL && entry != NULL) {
+        entry->initfunc = ours ? PyInit__pickle : stock_builtin;
+        return 0;
+    }
+    if (entry == NULL)
+        entry = find(hidden);
+    if (entry != NULL) {
+        entry->name = ours ? "_pickle" : hidden;
+        return 0;
+    }
+    return ours ? PyImport_AppendInittab("_pickle", PyInit__pickle) : 0;
+}
+
+int host_inittab_install(int mode, const char *package)
+{
+    if (place_pickle(mode) < 0)
         return -1;
     if (append("_torshi", PyInit__torshi) < 0)
         return -1;
     package_folder = package;
     if (package != NULL && append("torshi", init_package) < 0)
         return -1;
+    if (mode == TORSHI_MODE_OFF)
+        return append("_torshi_stock_pickle", init_stock_alias);
     return append("_torshi_stock_pickle",
                   stock_builtin != NULL ? stock_builtin : init_stock_from_file);
 }

@@ -48,7 +48,8 @@ int torshi_embed_start(int argc, char **argv, int *exit_status);
 /*
  * Run what argv asked for (script, -c, -m, standard input or the prompt), then stop Python.
  * @pre torshi_embed_start returned 0. No PyObject may be used afterwards.
- * @return the exit status that python3 would have.
+ * @return the exit status that python3 would have. A program that ends by SystemExit ends the
+ *         process with it, after Python has been stopped: that is how Python runs programs.
  * Since 0.1.
  */
 int torshi_embed_run(void);
