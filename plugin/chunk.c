@@ -5,33 +5,31 @@
 
 /* ---- the state
  * ----------------------------------------------------------------------------------- */
-/* plugin->reader, made at first use; NULL with MemoryError. */
-static chunk_reader *get_reader(plugin_state *plugin)
+int decode_init(plugin_state *plugin)
 {
-    if (!plugin->reader) {
-        plugin->reader = PyMem_Calloc(1, sizeof(*plugin->reader));
-        if (!plugin->reader) {
-            PyErr_NoMemory();
-        }
+    plugin->decode = PyMem_Calloc(1, sizeof(*plugin->decode));
+    if (!plugin->decode) {
+        PyErr_NoMemory();
+        return -1;
     }
-    return plugin->reader;
+    return 0;
 }
 
-void reader_free(plugin_state *plugin)
-{
-    if (plugin->reader) {
-        arena_free(&plugin->reader->scratch);
-        PyMem_Free(plugin->reader);
-        plugin->reader = NULL;
-    }
-}
-
-int reader_traverse(plugin_state *plugin, visitproc visit, void *arg)
+int decode_traverse(plugin_state *plugin, int (*visit)(PyObject *, void *), void *arg)
 {
     (void)plugin; /* the scratch memory holds no references between calls */
     (void)visit;
     (void)arg;
     return 0;
+}
+
+void decode_clear(plugin_state *plugin)
+{
+    if (plugin->decode) {
+        arena_free(&plugin->decode->scratch);
+        PyMem_Free(plugin->decode);
+        plugin->decode = NULL;
+    }
 }
 
 /* ---- errors -------------------------------------------------------------------------------------
@@ -166,19 +164,16 @@ static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_
         return NULL;
     }
     PyObject *result = NULL;
-    chunk_reader *reader = get_reader(plugin);
-    if (!reader) {
-        return NULL;
-    }
+    struct decode_state *state = plugin->decode;
     decoder d = {
         .objects = plugin->objects,
         .plugin = plugin,
         .externals = nargs > 3 ? args + 3 : NULL,
         .external_count = nargs > 3 ? (size_t)(nargs - 3) : 0,
         .has_roll = roll != NULL,
-        .arena = reader->scratch,
+        .arena = state->scratch,
     };
-    reader->scratch = (arena){NULL}; /* a call within this one gets its own */
+    state->scratch = (arena){NULL}; /* a call within this one gets its own */
     for (intptr_t i = 0; i < nargs; i++) {
         Py_INCREF(args[i]);
     }
@@ -193,10 +188,10 @@ static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_
     release_refs(d.rolled, d.rolled_count);
     PyMem_Free(d.rolled);
     arena_reset(&d.arena);
-    if (reader->scratch.top) {
+    if (state->scratch.top) {
         arena_free(&d.arena); /* an inner call has left its own */
     } else {
-        reader->scratch = d.arena;
+        state->scratch = d.arena;
     }
     for (intptr_t i = 0; i < nargs; i++) {
         Py_DECREF(args[i]);

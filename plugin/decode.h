@@ -50,7 +50,7 @@ void arena_reset(arena *a);
 void arena_free(arena *a);
 
 /* What reading keeps for an interpreter between calls. */
-struct chunk_reader {
+struct decode_state {
     arena scratch; /* empty while a call uses it */
 };
 
