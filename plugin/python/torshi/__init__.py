@@ -1,0 +1,86 @@
+"""A faster, smaller pickle.
+
+`torshi.dumps`, `dump`, `loads`, `load`, `Pickler` and `Unpickler` take the arguments of their
+`pickle` namesakes; those that write also take `reducers=`: "chunked" (homogeneous data becomes
+columns) or "standard" (the bytes of pickle). Everything written is a legal pickle, which any
+unpickler reads that can import this package.
+
+The native engine is used where there is one for this interpreter, and otherwise the pure-Python
+module that reads and writes the same bytes.
+"""
+
+from __future__ import annotations
+
+from pickle import PickleBuffer, PickleError, PicklingError, UnpicklingError
+
+from ._engine import engine as _engine
+from ._install import install, uninstall
+
+__version__ = "0.1.0"
+__all__ = [
+    "PickleBuffer",
+    "PickleError",
+    "Pickler",
+    "PicklingError",
+    "Unpickler",
+    "UnpicklingError",
+    "chunk",
+    "dump",
+    "dumps",
+    "function",
+    "install",
+    "load",
+    "load_plugin",
+    "loads",
+    "native",
+    "registry",
+    "uninstall",
+]
+
+native: bool = _engine is not None
+"""Whether the native engine is at work."""
+
+if _engine is not None:
+    # A host in standard mode has not loaded it: its own pickle has no use for the plugin.
+    _engine.load_default_plugin()
+
+    from_engine = _engine.__dict__
+    Pickler = from_engine["Pickler"]
+    Unpickler = from_engine["Unpickler"]
+    dump = from_engine["dump"]
+    dumps = from_engine["dumps"]
+    load = from_engine["load"]
+    loads = from_engine["loads"]
+    function = from_engine["function"]
+    load_plugin = from_engine["load_plugin"]
+    registry = from_engine["registry"]
+    chunk = function("torshi", "chunk")
+
+    # So that they pickle under the name they have everywhere, host or not.
+    for _function in (dump, dumps, load, loads, function, load_plugin, registry):
+        _function.__module__ = __name__
+    del from_engine, _function
+else:
+    from ._pure import Pickler, Unpickler, chunk, dump, dumps, load, loads
+
+    def registry() -> list[tuple[str, str, str, str]]:
+        """The registration table: empty without the native engine."""
+        return []
+
+    def function(module: str, name: str, /) -> object:
+        """The function that a plugin registered under these names: none without the engine."""
+        raise LookupError(f"no plugin has a function {module}.{name}")
+
+    def load_plugin(path: str, /) -> None:
+        """Plugins need the native engine, which is not there."""
+        raise ImportError(f"plugin {path}: this Python has no native torshi engine", path=path)
+
+
+def __getattr__(name: str) -> object:
+    """The functions that plugins registered for this module are its attributes."""
+    if not name.startswith("_"):
+        try:
+            return function(__name__, name)
+        except LookupError:
+            pass
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

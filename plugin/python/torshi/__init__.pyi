@@ -1,0 +1,81 @@
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from pickle import PickleBuffer as PickleBuffer
+from pickle import PickleError as PickleError
+from pickle import PicklingError as PicklingError
+from pickle import Unpickler as Unpickler
+from pickle import UnpicklingError as UnpicklingError
+from typing import Any, ClassVar, Literal, Protocol
+
+__version__: str
+native: bool
+
+_Reducers = Literal["chunked", "standard"] | None
+_BufferCallback = Callable[[PickleBuffer], Any] | None
+
+class _Writable(Protocol):
+    def write(self, data: bytes, /) -> Any: ...
+
+class _Readable(Protocol):
+    def read(self, n: int, /) -> bytes: ...
+    def readline(self) -> bytes: ...
+
+class Pickler:
+    bin: bool
+    fast: bool
+    dispatch_table: Mapping[type, Callable[[Any], str | tuple[Any, ...]]]
+    memo: Any
+    reducer_override: ClassVar[Callable[[Any, Any], Any]]
+    def __init__(
+        self,
+        file: _Writable,
+        protocol: int | None = None,
+        fix_imports: bool = True,
+        buffer_callback: _BufferCallback = None,
+        *,
+        reducers: _Reducers = None,
+    ) -> None: ...
+    def dump(self, obj: Any, /) -> None: ...
+    def clear_memo(self) -> None: ...
+    def persistent_id(self, obj: Any, /) -> Any: ...
+
+def dump(
+    obj: Any,
+    file: _Writable,
+    protocol: int | None = None,
+    *,
+    fix_imports: bool = True,
+    buffer_callback: _BufferCallback = None,
+    reducers: _Reducers = None,
+) -> None: ...
+def dumps(
+    obj: Any,
+    protocol: int | None = None,
+    *,
+    fix_imports: bool = True,
+    buffer_callback: _BufferCallback = None,
+    reducers: _Reducers = None,
+) -> bytes: ...
+def load(
+    file: _Readable,
+    *,
+    fix_imports: bool = True,
+    encoding: str = "ASCII",
+    errors: str = "strict",
+    buffers: Iterable[Any] | None = (),
+) -> Any: ...
+def loads(
+    data: Any,
+    /,
+    *,
+    fix_imports: bool = True,
+    encoding: str = "ASCII",
+    errors: str = "strict",
+    buffers: Iterable[Any] | None = (),
+) -> Any: ...
+def chunk(target: Any, payload: Any, roll: list[Any] = ..., /, *externals: Any) -> Any: ...
+def install() -> None: ...
+def uninstall() -> None: ...
+def registry() -> list[tuple[str, str, str, str]]: ...
+def load_plugin(path: str | bytes | PathLike[str] | PathLike[bytes], /) -> None: ...
+def function(module: str, name: str, /) -> Callable[..., Any]: ...
