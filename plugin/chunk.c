@@ -152,6 +152,16 @@ static int fill_target(decoder *d, PyObject *target, PyObject *roll)
     return d->objects->fill_list(roll, d->rolled, (intptr_t)count, 0);
 }
 
+/* TypeError: "torshi.chunk: <what>, not <type>". */
+static void raise_wrong_type(const char *what, PyObject *got)
+{
+    PyObject *name = PyType_GetName(Py_TYPE(got));
+    if (name) {
+        PyErr_Format(PyExc_TypeError, "torshi.chunk: %s, not %U", what, name);
+        Py_DECREF(name);
+    }
+}
+
 /* chunk(target, payload[, roll, *externals]); arguments checked but for roll's type. */
 static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_t nargs)
 {
@@ -159,8 +169,7 @@ static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_
     PyObject *payload = args[1];
     PyObject *roll = nargs > 2 ? args[2] : NULL;
     if (roll && !PyList_CheckExact(roll)) {
-        PyErr_Format(PyExc_TypeError, "torshi.chunk: roll must be a list, not %.200s",
-                     Py_TYPE(roll)->tp_name);
+        raise_wrong_type("roll must be a list", roll);
         return NULL;
     }
     PyObject *result = NULL;
@@ -203,8 +212,7 @@ static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_
 static PyObject *get_rolled(PyObject *roll, PyObject *index)
 {
     if (!PyList_CheckExact(roll)) {
-        PyErr_Format(PyExc_TypeError, "torshi.chunk: roll must be a list, not %.200s",
-                     Py_TYPE(roll)->tp_name);
+        raise_wrong_type("roll must be a list", roll);
         return NULL;
     }
     int overflow;
@@ -228,8 +236,7 @@ PyObject *chunk_load(void *plugin, torshi_load *load, PyObject *const *args, int
         if (PyList_CheckExact(args[0]) || PyDict_CheckExact(args[0])) {
             return fill_chunk(plugin, args, nargs);
         }
-        PyErr_Format(PyExc_TypeError, "torshi.chunk: target must be a dict or a list, not %.200s",
-                     Py_TYPE(args[0])->tp_name);
+        raise_wrong_type("target must be a dict or a list", args[0]);
         return NULL;
     }
     if (PyLong_CheckExact(args[1])) {
@@ -240,8 +247,7 @@ PyObject *chunk_load(void *plugin, torshi_load *load, PyObject *const *args, int
                      (Py_ssize_t)nargs);
         return NULL;
     }
-    PyErr_Format(PyExc_TypeError, "torshi.chunk: payload must be bytes, not %.200s",
-                 Py_TYPE(args[1])->tp_name);
+    raise_wrong_type("payload must be bytes", args[1]);
     return NULL;
 }
 
