@@ -50,13 +50,29 @@ static const char *find_doc_text(const char *doc, const char *name)
     return end != NULL ? end + sizeof(mark) - 1 : NULL;
 }
 
+/* The signature from begin to end, without the "$module" that builtins have for what they are bound
+   to: these functions are bound to nothing. New, or NULL with an exception. */
+static PyObject *make_signature(const char *begin, const char *end)
+{
+    static const char *const bound[] = {"($module, /, ", "($module, /", "($module, ", "($module"};
+    for (size_t i = 0; i < sizeof(bound) / sizeof(bound[0]); i++) {
+        size_t length = strlen(bound[i]);
+        if ((size_t)(end - begin) > length && strncmp(begin, bound[i], length) == 0) {
+            PyObject *rest =
+                PyUnicode_FromStringAndSize(begin + length, end - begin - (Py_ssize_t)length);
+            PyObject *signature = rest != NULL ? PyUnicode_FromFormat("(%U", rest) : NULL;
+            Py_XDECREF(rest);
+            return signature;
+        }
+    }
+    return PyUnicode_FromStringAndSize(begin, end - begin);
+}
+
 static int set_doc(function_object *f, const char *doc, const char *name)
 {
     const char *text = doc != NULL ? find_doc_text(doc, name) : NULL;
     if (text != NULL) {
-        const char *signature = doc + strlen(name);
-        Py_ssize_t length = text - signature - (Py_ssize_t)strlen("\n--\n\n");
-        f->text_signature = PyUnicode_FromStringAndSize(signature, length);
+        f->text_signature = make_signature(doc + strlen(name), text - strlen("\n--\n\n"));
         doc = text;
     } else {
         f->text_signature = Py_NewRef(Py_None);

@@ -61,7 +61,10 @@ static PyObject *core_load_plugin(PyObject *module, PyObject *path)
     if (!PyUnicode_FSConverter(path, &bytes)) {
         return NULL;
     }
-    int status = loader_load(state_of_module(module)->registry, PyBytes_AS_STRING(bytes));
+    int status = PySys_Audit("torshi.load_plugin", "O", path);
+    if (status == 0) {
+        status = loader_load(state_of_module(module)->registry, PyBytes_AS_STRING(bytes));
+    }
     Py_DECREF(bytes);
     if (status < 0) {
         return NULL;
