@@ -23,6 +23,11 @@ TORSHI_HIDDEN int internals_instance_view(PyObject *obj, torshi_instance_view *v
    exception. items: key, value, key, value ... (2*n references).
    internals_fill_empty_dict: exact dict that is empty; steals all items when it returns 1. */
 TORSHI_HIDDEN int internals_fill_empty_dict(PyObject *dict, PyObject **items, Py_ssize_t n);
+/* SETITEMS in general: as dict[key] = value for each pair in order, on an exact dict that may have
+   entries; `more` as in torshi_objects.fill_dict. Steals all items, also on failure (the slots are
+   left undefined). Works without internals, too. 0 or -1. */
+TORSHI_HIDDEN int internals_fill_pairs(PyObject *dict, PyObject **items, Py_ssize_t n,
+                                       Py_ssize_t more);
 /* BUILD of a state dict straight into a fresh instance's inline values: same result as setting
    each attribute through its __dict__; keys exact interned str; items borrowed. */
 TORSHI_HIDDEN int internals_build_instance(PyObject *inst, PyObject **items, Py_ssize_t n);
