@@ -303,7 +303,7 @@ def write_wrappers() -> None:
     ok("dictionary_w0", "one value for all rows", payload(4, dictionary(1, byte_strings([b"z"], 0), (0,) * 4, 0)), "[b'z'] * 4")
     ok("dictionary_unused", "values that no row names", payload(1, dictionary(2, words, (1,), 1)), "['yy']")
     ok("dictionary_empty", "values but no rows", payload(0, dictionary(2, words, (), 1)), "[]")
-    child = mixed((0, 1, 2, 0), 2, ints([5, 6], 1), words[:1] + uvar(1) + b"q", NONE)
+    child = mixed((0, 1, 2, 0), 2, ints([5, 6], 1), strings(["q"], 0), NONE)
     ok("dictionary_mixed", "values of several kinds", payload(4, dictionary(4, child, (3, 2, 1, 0), 2)), "[6, None, 'q', 5]")
     pair = tuples(ints([1, 2], 1), strings(["a", "b"], 0))
     ok("dictionary_tuple", "tuples met again", payload(3, dictionary(2, pair, (1, 0, 1), 1)), "[(2, 'b'), (1, 'a'), (2, 'b')]")
