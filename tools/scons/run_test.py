@@ -36,7 +36,7 @@ def run_test(env, name, command, depends=(), counter="exit", timeout=900, enviro
     command      words and nodes; the files are dependencies
     counter      how its output is read: a key of testrun.COUNTERS
     environment  additional variables
-    alias        the target of `scons` that it belongs to
+    alias        the target of `scons` that it belongs to, or several
     Returns the node of its result file.
     """
     stamp = env["OUT"].File(f"tests/{name}.json")
@@ -61,8 +61,9 @@ def run_test(env, name, command, depends=(), counter="exit", timeout=900, enviro
     target = env.Command(stamp, files, Action(action, lambda *_: None, varlist=["TEST_KEY"]),
                          TEST_KEY=key)
     env.Depends(target, list(depends))
-    env.Alias(alias, target)
-    declared.append((alias, name))
+    for one in [alias] if isinstance(alias, str) else alias:
+        env.Alias(one, target)
+        declared.append((one, name))
     return target
 
 
