@@ -222,6 +222,12 @@ INTERNALS_INLINE PyObject *make_str(const str_template *t, const unsigned char *
     unsigned char *data = (unsigned char *)op + head;
     memcpy(op, &t->as, head);
     ((PyASCIIObject *)(void *)op)->length = (Py_ssize_t)len;
+#if PY_VERSION_HEX < 0x030C0000
+    if (kind && width == sizeof(wchar_t)) { /* the wide form is the string itself, not a copy */
+        ((PyASCIIObject *)(void *)op)->wstr = (wchar_t *)(void *)data;
+        ((PyCompactUnicodeObject *)(void *)op)->wstr_length = (Py_ssize_t)len;
+    }
+#endif
     uint64_t all = copy_words(data, from, size, end);
     memset(data + size, 0, width);
     if (kind == 0 ? (all & 0x8080808080808080) != 0 : !chars_fit(data, len, kind)) {
