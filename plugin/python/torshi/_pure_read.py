@@ -415,7 +415,7 @@ _WIDTHS = {kind: range(7) for kind in (7, 10, 11, 12, 13, 18, 19)} | {5: range(8
 def _new(cls: Any) -> Any:
     """NEWOBJ without arguments."""
     if not isinstance(cls, type):
-        raise TypeError(f"NEWOBJ class argument must be a type, not {type(cls).__name__}")
+        raise UnpicklingError(f"NEWOBJ class argument must be a type, not {type(cls).__name__}")
     return cls.__new__(cls)
 
 
