@@ -1,0 +1,334 @@
+/*
+ * load_containers.c - opcodes that make and fill lists, tuples, dicts and sets.
+ */
+#include "load.h"
+
+#include "internals.h"
+
+/* A tuple of items..top, which leave the stack; NULL on failure. */
+static PyObject *tuple_of(torshi_load *load, PyObject **items)
+{
+    Py_ssize_t n = load->top - items;
+    PyObject *tuple = PyTuple_New(n);
+    if (tuple != NULL) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            PyTuple_SET_ITEM(tuple, i, items[i]);
+        }
+        load->top = items;
+    }
+    return tuple;
+}
+
+/* ---- making ------------------------------------------------------------------------------------
+ */
+
+int load_EMPTY_TUPLE(torshi_load *load)
+{
+    return stack_push(load, PyTuple_New(0));
+}
+
+static int make_tuple(torshi_load *load, Py_ssize_t n)
+{
+    if (load->top - load->fence < n) {
+        return stack_underflow(load);
+    }
+    return stack_push(load, tuple_of(load, load->top - n));
+}
+
+int load_TUPLE1(torshi_load *load)
+{
+    return make_tuple(load, 1);
+}
+
+int load_TUPLE2(torshi_load *load)
+{
+    return make_tuple(load, 2);
+}
+
+int load_TUPLE3(torshi_load *load)
+{
+    return make_tuple(load, 3);
+}
+
+int load_TUPLE(torshi_load *load)
+{
+    PyObject **items = mark_pop(load);
+    return items == NULL ? -1 : stack_push(load, tuple_of(load, items));
+}
+
+int load_EMPTY_LIST(torshi_load *load)
+{
+    return stack_push(load, PyList_New(0));
+}
+
+/* A list of items..top, which leave the stack; NULL on failure. */
+static PyObject *list_of(torshi_load *load, PyObject **items)
+{
+    Py_ssize_t n = load->top - items;
+    PyObject *list = PyList_New(n);
+    if (list != NULL) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            PyList_SET_ITEM(list, i, items[i]);
+        }
+        load->top = items;
+    }
+    return list;
+}
+
+int load_LIST(torshi_load *load)
+{
+    PyObject **items = mark_pop(load);
+    return items == NULL ? -1 : stack_push(load, list_of(load, items));
+}
+
+int load_EMPTY_DICT(torshi_load *load)
+{
+    return stack_push(load, PyDict_New());
+}
+
+int load_DICT(torshi_load *load)
+{
+    PyObject **items = mark_pop(load);
+    if (items == NULL) {
+        return -1;
+    }
+    PyObject *dict = PyDict_New();
+    if (dict == NULL) {
+        return -1;
+    }
+    if ((load->top - items) % 2 != 0) {
+        PyErr_SetString(load->st->UnpicklingError, "odd number of items for DICT");
+        Py_DECREF(dict);
+        return -1;
+    }
+    if (dict_fill(load, dict, items) < 0) {
+        Py_DECREF(dict);
+        return -1;
+    }
+    return stack_push(load, dict);
+}
+
+int load_EMPTY_SET(torshi_load *load)
+{
+    return stack_push(load, PySet_New(NULL));
+}
+
+int load_FROZENSET(torshi_load *load)
+{
+    PyObject **items = mark_pop(load);
+    if (items == NULL) {
+        return -1;
+    }
+    PyObject *tuple = tuple_of(load, items);
+    if (tuple == NULL) {
+        return -1;
+    }
+    user_code_begins(load);
+    PyObject *set = PyFrozenSet_New(tuple);
+    Py_DECREF(tuple);
+    user_code_ended(load);
+    return stack_push(load, set);
+}
+
+/* ---- filling -----------------------------------------------------------------------------------
+ */
+
+/* Whether the container of a filling opcode lies right below `items`. */
+static inline int has_container(torshi_load *load, PyObject **items)
+{
+    return items > load->fence || stack_underflow(load);
+}
+
+/* The list has no extend(): append one by one. */
+static int append_each(torshi_load *load, PyObject *list, PyObject **items)
+{
+    PyObject *append = PyObject_GetAttr(list, load->st->str_append);
+    if (append == NULL) {
+        return -1;
+    }
+    int status = 0;
+    Py_ssize_t at = items - load->stack;
+    Py_ssize_t n = load->top - items;
+    for (Py_ssize_t i = 0; i < n && status == 0; i++) {
+        PyObject *result = PyObject_CallOneArg(append, load->stack[at + i]);
+        if (result == NULL) {
+            status = -1;
+        }
+        Py_XDECREF(result);
+    }
+    Py_DECREF(append);
+    stack_cut(load, load->stack + at);
+    return status;
+}
+
+/* extend() of something that is no exact list. */
+static int extend_other(torshi_load *load, PyObject *list, PyObject **items)
+{
+    PyObject *extend = PyObject_GetAttr(list, load->st->str_extend);
+    if (extend == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            return -1;
+        }
+        PyErr_Clear();
+        return append_each(load, list, items);
+    }
+    int status = -1;
+    PyObject *slice = list_of(load, items);
+    if (slice != NULL) {
+        PyObject *result = PyObject_CallOneArg(extend, slice);
+        Py_DECREF(slice);
+        status = result == NULL ? -1 : 0;
+        Py_XDECREF(result);
+    }
+    Py_DECREF(extend);
+    return status;
+}
+
+static int extend(torshi_load *load, PyObject **items)
+{
+    if (has_container(load, items) < 0) {
+        return -1;
+    }
+    Py_ssize_t n = load->top - items;
+    if (n == 0) {
+        return 0;
+    }
+    PyObject *list = items[-1];
+    if (PyList_CheckExact(list)) {
+        load->top = items; /* the values are given away, whatever comes of it */
+        return internals_objects(load->st->internals)->fill_list(list, items, n, 0);
+    }
+    user_code_begins(load);
+    int status = extend_other(load, list, items);
+    user_code_ended(load);
+    return status;
+}
+
+int load_APPENDS(torshi_load *load)
+{
+    PyObject **items = mark_pop(load);
+    return items == NULL ? -1 : extend(load, items);
+}
+
+int load_APPEND(torshi_load *load)
+{
+    if (load->top - load->fence < 2) {
+        return stack_underflow(load);
+    }
+    PyObject **item = load->top - 1;
+    if (!PyList_CheckExact(item[-1])) {
+        return extend(load, item);
+    }
+    if (PyList_Append(item[-1], item[0]) < 0) {
+        return -1;
+    }
+    load->top = item;
+    Py_DECREF(item[0]);
+    return 0;
+}
+
+int dict_fill(torshi_load *load, PyObject *dict, PyObject **items)
+{
+    Py_ssize_t n = load->top - items;
+    if (load->st->internals && n > 2 && PyDict_GET_SIZE(dict) == 0) {
+        int filled = internals_fill_empty_dict(dict, items, n / 2);
+        if (filled != 0) {
+            if (filled > 0) {
+                load->top = items;
+            }
+            return filled < 0 ? -1 : 0;
+        }
+    }
+    int status = 0;
+    Py_ssize_t at = items - load->stack;
+    user_code_begins(load);
+    for (Py_ssize_t i = 0; i < n; i += 2) {
+        if (PyDict_SetItem(dict, load->stack[at + i], load->stack[at + i + 1]) < 0) {
+            status = -1;
+            break;
+        }
+    }
+    stack_cut(load, load->stack + at);
+    user_code_ended(load);
+    return status;
+}
+
+static int set_items(torshi_load *load, PyObject **items)
+{
+    if (has_container(load, items) < 0) {
+        return -1;
+    }
+    Py_ssize_t n = load->top - items;
+    if (n == 0) {
+        return 0;
+    }
+    if (n % 2 != 0) {
+        PyErr_SetString(load->st->UnpicklingError, "odd number of items for SETITEMS");
+        return -1;
+    }
+    PyObject *dict = items[-1];
+    if (PyDict_CheckExact(dict)) {
+        return dict_fill(load, dict, items);
+    }
+    int status = 0;
+    Py_ssize_t at = items - load->stack;
+    user_code_begins(load);
+    for (Py_ssize_t i = 0; i < n; i += 2) {
+        if (PyObject_SetItem(dict, load->stack[at + i], load->stack[at + i + 1]) < 0) {
+            status = -1;
+            break;
+        }
+    }
+    stack_cut(load, load->stack + at);
+    user_code_ended(load);
+    return status;
+}
+
+int load_SETITEMS(torshi_load *load)
+{
+    PyObject **items = mark_pop(load);
+    return items == NULL ? -1 : set_items(load, items);
+}
+
+int load_SETITEM(torshi_load *load)
+{
+    if (load->top - load->fence < 2) {
+        return stack_underflow(load);
+    }
+    return set_items(load, load->top - 2);
+}
+
+int load_ADDITEMS(torshi_load *load)
+{
+    PyObject **items = mark_pop(load);
+    if (items == NULL || has_container(load, items) < 0) {
+        return -1;
+    }
+    Py_ssize_t n = load->top - items;
+    if (n == 0) {
+        return 0;
+    }
+    PyObject *set = items[-1];
+    int exact = PySet_Check(set);
+    int status = 0;
+    Py_ssize_t at = items - load->stack;
+    user_code_begins(load);
+    PyObject *add = exact ? NULL : PyObject_GetAttr(set, load->st->str_add);
+    if (!exact && add == NULL) {
+        status = -1;
+    }
+    for (Py_ssize_t i = 0; i < n && status == 0; i++) {
+        PyObject *item = load->stack[at + i];
+        if (exact) {
+            status = PySet_Add(set, item);
+        } else {
+            PyObject *result = PyObject_CallOneArg(add, item);
+            status = result == NULL ? -1 : 0;
+            Py_XDECREF(result);
+        }
+    }
+    Py_XDECREF(add);
+    stack_cut(load, load->stack + at);
+    user_code_ended(load);
+    return status;
+}
