@@ -55,11 +55,7 @@ if _engine is not None:
     load_plugin = from_engine["load_plugin"]
     registry = from_engine["registry"]
     chunk = function("torshi", "chunk")
-
-    # So that they pickle under the name they have everywhere, host or not.
-    for _function in (dump, dumps, load, loads, function, load_plugin, registry):
-        _function.__module__ = __name__
-    del from_engine, _function
+    del from_engine
 else:
     from ._pure import Pickler, Unpickler, chunk, dump, dumps, load, loads
 
@@ -74,6 +70,11 @@ else:
     def load_plugin(path: str, /) -> None:
         """Plugins need the native engine, which is not there."""
         raise ImportError(f"plugin {path}: this Python has no native torshi engine", path=path)
+
+# So that they pickle under the name they have everywhere: built in, extension or pure Python.
+for _function in (dump, dumps, load, loads, function, load_plugin, registry):
+    _function.__module__ = __name__
+del _function
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,286 @@
+"""Loading plugins: what fits, and the message of each refusal."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+import torshi
+from plugin_support import EXAMPLES, FAKES, HOST, check_code, run_code
+
+pytestmark = pytest.mark.skipif(not torshi.native, reason="plugins need the native engine")
+
+PYTHON = "%d.%d" % sys.version_info[:2]
+BUILD_BITS = int(hasattr(sys, "gettotalrefcount"))
+POINTER = sys.maxsize.bit_length() // 8 + 1
+
+# Fake plugin -> what its refusal says after the path: the field, their value, ours.
+REFUSALS = {
+    "abi_major": "abi_major is 2, this engine has 1",
+    "abi_minor": r"abi_minor is 7, this engine has 0",
+    "size_small": r"size is 4, this engine has \d+",
+    "size_large": r"size is \d+, this engine has \d+",
+    "python_version": f"py_version_hex is 2.7, this Python is {PYTHON}",
+    "py_build": f"py_build is {BUILD_BITS ^ 1}, this engine has {BUILD_BITS}",
+    "pointer_size": f"pointer_size is {POINTER // 2}, this engine has {POINTER}",
+    "format_version": "format_version is 2, this engine has 1",
+    "row_size": r"row_size is \d+, this engine has \d+",
+    "no_name": "name is NULL",
+    "no_symbol": "no symbol torshi_plugin_info_v1: not a plugin of this engine",
+    "null_record": "torshi_plugin_info_v1 returned NULL",
+    "no_rows": "row_count is 3, but rows is NULL",
+    "duplicate_name": r"name is 'chunked', which .*chunked\.so has registered already",
+    "duplicate_function": r"row 0: function torshi\.chunk is another plugin's already",
+    "row_kind": r"row 0 \(fakes\.thing\): kind is 99, which this engine does not have",
+    "row_incomplete": r"row 0 \(fakes\.Thing\): save is NULL",
+    "init_fails": "init failed: ValueError: no licence for the moon",
+    "init_fails_silently": "init failed without an exception",
+}
+
+
+def refusal(path) -> ImportError:
+    before = torshi.registry()
+    with pytest.raises(ImportError) as caught:
+        torshi.load_plugin(path)
+    assert torshi.registry() == before
+    return caught.value
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_each_refusal_names_the_field_and_both_values(name):
+    path = FAKES / f"{name}.so"
+    error = refusal(path)
+    assert re.fullmatch(f"plugin {re.escape(str(path))}: {REFUSALS[name]}", str(error))
+    assert error.path == str(path)
+    # Again: the first time has left nothing behind.
+    assert str(refusal(path)) == str(error)
+
+
+def test_every_fake_is_tried():
+    assert {f.stem for f in FAKES.glob("*.so")} == {*REFUSALS, "sound", "chain_old", "chain_new"}
+
+
+def test_sizes_differ_as_they_say():
+    large = re.search(r"size is (\d+), this engine has (\d+)", str(refusal(FAKES / "size_large.so")))
+    assert large and int(large[1]) == int(large[2]) + 8
+
+
+def test_cause_of_a_failing_init_is_kept():
+    error = refusal(FAKES / "init_fails.so")
+    assert isinstance(error.__cause__, ValueError)
+    assert str(error.__cause__) == "no licence for the moon"
+
+
+def test_missing_file(tmp_path):
+    path = tmp_path / "nowhere.so"
+    assert str(refusal(path)) == f"plugin {path}: No such file or directory"
+
+
+def test_not_a_library(tmp_path):
+    path = tmp_path / "text.so"
+    path.write_text("this is not a library\n" * 100)
+    assert f"plugin {path}: not a library that can be loaded" in str(refusal(path))
+    path.write_bytes(b"")
+    assert f"plugin {path}: not a library that can be loaded" in str(refusal(path))
+
+
+def test_a_name_without_a_slash_is_a_file_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(refusal("libc.so.6")) == "plugin ./libc.so.6: No such file or directory"
+
+
+def test_paths_of_the_wrong_kind():
+    with pytest.raises(TypeError):
+        torshi.load_plugin(None)
+    with pytest.raises(ValueError):
+        torshi.load_plugin("a\0b")
+    with pytest.raises(TypeError):
+        torshi.load_plugin()
+
+
+def test_path_that_is_not_utf8(tmp_path):
+    path = bytes(tmp_path) + b"/\xff.so"
+    assert "No such file" in str(refusal(path))
+
+
+def test_sound_plugin_is_listed_and_counts_its_life():
+    check_code(
+        f"""
+import torshi
+rows = torshi.registry()
+torshi.load_plugin({str(FAKES / 'sound.so')!r})
+new = torshi.registry()[len(rows):]
+assert torshi.registry()[:len(rows)] == rows
+assert ("function", "fakes.count", "sound", "1") in new
+assert ("loader", "fakes_sound.native", "sound", "1") in new
+assert torshi.function("fakes", "count")() == [1, 0]
+try:
+    torshi.load_plugin({str(FAKES / 'sound.so')!r})
+except ImportError as e:
+    assert "name is 'sound', which" in str(e) and "sound.so has registered already" in str(e)
+else:
+    raise AssertionError("twice")
+assert torshi.function("fakes", "count")() == [1, 0]
+"""
+    )
+
+
+def test_loading_is_audited():
+    check_code(
+        f"""
+import sys, torshi
+seen = []
+sys.addaudithook(lambda event, args: event == "torshi.load_plugin" and seen.append(args))
+torshi.load_plugin({str(FAKES / 'sound.so')!r})
+assert seen == [({str(FAKES / 'sound.so')!r},)], seen
+"""
+    )
+
+
+def test_refused_plugins_leak_nothing():
+    check_code(
+        f"""
+import torshi, gc, sys
+def once():
+    for name in {[n for n in REFUSALS if not n.startswith('init')]!r}:
+        try:
+            torshi.load_plugin({str(FAKES)!r} + "/" + name + ".so")
+        except ImportError:
+            pass
+for i in range(50):
+    once()
+gc.collect()
+before = sys.getallocatedblocks()
+for i in range(200):
+    once()
+gc.collect()
+assert sys.getallocatedblocks() - before < 100, sys.getallocatedblocks() - before
+"""
+    )
+
+
+EXAMPLE = f"""
+import datetime, pickle, sys
+import points, torshi
+P, D = points.Point, datetime.date
+values = [P(1.5, -0.0), D(2026, 11, 30), [P(0, 1)] * 2, {{D(1, 1, 1): D(9999, 12, 31)}}]
+without = torshi.dumps(values)
+torshi.load_plugin({str(EXAMPLES / 'points.so')!r})
+"""
+
+
+def test_example_replaces_both_reducers():
+    check_code(
+        EXAMPLE
+        + """
+data = torshi.dumps(values)
+assert b"restore" in data and b"day" in data and b"datetime" not in data
+assert len(data) < len(without)
+for load in torshi.loads, pickle.loads, pickle._loads:
+    back = load(data)
+    assert back == values and back[2][0] is back[2][1] and str(back[0].y) == "-0.0"
+    assert type(back[1]) is D and back[3] == {D.min: D.max}
+# what is not exactly a date has its own reducer
+moment = datetime.datetime(2026, 11, 30, 12)
+assert b"day" not in torshi.dumps(moment) and torshi.loads(torshi.dumps(moment)) == moment
+class Sub(D): pass
+sys.modules["__main__"].Sub = Sub
+assert type(torshi.loads(torshi.dumps(Sub(2000, 1, 2)))) is Sub
+# nor are the rows for whoever wants pickle's own bytes
+assert b"day" not in torshi.dumps(values, reducers="standard")
+for protocol in range(4):
+    assert b"day" not in torshi.dumps(values, protocol)
+    assert torshi.loads(torshi.dumps(values, protocol)) == values
+"""
+    )
+
+
+def test_example_declines_where_hooks_want_to_see_instances():
+    check_code(
+        EXAMPLE
+        + """
+import io
+seen = []
+class Asks(torshi.Pickler):
+    def reducer_override(self, obj):
+        seen.append(type(obj))
+        return NotImplemented
+file = io.BytesIO()
+Asks(file).dump(values)
+assert D in seen and P in seen
+assert b"restore" not in file.getvalue() and torshi.loads(file.getvalue()) == values
+"""
+    )
+
+
+def test_loader_row_stands_for_the_callable_that_find_class_gives():
+    check_code(
+        f"""
+import io, sys, types, torshi
+torshi.load_plugin({str(FAKES / 'sound.so')!r})
+stream = b"\\x80\\x04\\x8c\\x0bfakes_sound\\x8c\\x06native\\x93K\\x07\\x85R."
+module = types.ModuleType("fakes_sound")
+calls = []
+def native(x):
+    calls.append(x)
+    return "python", x
+module.native = native
+sys.modules["fakes_sound"] = module
+assert torshi.loads(stream) == ("native", 7) and calls == []
+# by identity: another callable of this name is called
+def other(x):
+    return "other", x
+module.native = other
+assert torshi.loads(stream) == ("other", 7)
+class Finds(torshi.Unpickler):
+    def find_class(self, module, name):
+        return {{"native": native}}[name]
+assert Finds(io.BytesIO(stream)).load() == ("native", 7) and calls == []
+# its errors are the call's
+try:
+    torshi.loads(stream.replace(b"K\\x07\\x85", b"K\\x07K\\x07\\x86"))
+except TypeError as e:
+    assert "one argument" in str(e) or "takes" in str(e)
+else:
+    raise AssertionError
+"""
+    )
+
+
+@pytest.mark.skipif(not HOST, reason="no host given")
+class TestHost:
+    def test_refused_plugin_stops_it(self):
+        for name in REFUSALS:
+            path = str(FAKES / f"{name}.so")
+            done = run_code("print('ran')", "-X", f"torshi.plugin={path}", program=HOST)
+            assert done.returncode == 2 and done.stdout == "", name
+            lines = done.stderr.strip().splitlines()
+            assert len(lines) == 1 and path in lines[0]
+            assert re.search(REFUSALS[name], lines[0]), lines[0]
+
+    def test_optional_one_is_left_out(self):
+        for name in "abi_major", "init_fails", "no_symbol", "nowhere":
+            path = str(FAKES / f"{name}.so")
+            done = run_code(
+                "import pickle, torshi; print(pickle.loads(pickle.dumps([1])))",
+                "-X", f"torshi.plugin=?{path}", program=HOST,
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (0, "[1]\n", "")
+
+    def test_optional_one_is_warned_about_where_that_is_asked_for(self):
+        path = str(FAKES / "abi_major.so")
+        done = run_code(
+            "import torshi", "-W", "default", "-X", f"torshi.plugin=?{path}", program=HOST
+        )
+        assert done.returncode == 0
+        assert f"left out: plugin {path}: abi_major is 2, this engine has 1" in done.stderr
+
+    def test_example_by_option_and_by_environment(self):
+        code = "import datetime, pickle; print(b'points' in pickle.dumps(datetime.date.today()))"
+        path = str(EXAMPLES / "points.so")
+        assert run_code(code, "-X", f"torshi.plugin={path}", program=HOST).stdout == "True\n"
+        assert run_code(code, program=HOST, TORSHI_PLUGINS=path).stdout == "True\n"
+        assert run_code(code, program=HOST).stdout == "False\n"
+
