@@ -9,12 +9,13 @@ enum { FIRST_CAP = 256 };
 
 bool torshi_buf_grow(torshi_buf *b, size_t n)
 {
-    if (n > SIZE_MAX - b->len) {
+    /* No object is larger than PTRDIFF_MAX; below that no sum here wraps. */
+    if (n > PTRDIFF_MAX - b->len) {
         return false;
     }
     size_t need = b->len + n;
     /* Half as much again: appending stays linear in all, and memory near what is used. */
-    size_t cap = b->cap <= SIZE_MAX / 2 ? b->cap + b->cap / 2 : need;
+    size_t cap = b->cap + b->cap / 2;
     if (cap < need) {
         cap = need;
     }
