@@ -22,6 +22,8 @@ static struct PyModuleDef pickle_def;
 
 /* Where a `_pickle` module finds the `_torshi` it belongs to; absent: `import _torshi`. */
 #define CORE_ATTRIBUTE "_torshi"
+/* Where `_torshi` keeps the `_pickle` module that core_pickle_module made. */
+#define PICKLE_ATTRIBUTE "_pickle"
 
 torshi_state *state_of_module(PyObject *module)
 {
@@ -115,25 +117,42 @@ static PyObject *core_info(PyObject *module, PyObject *Py_UNUSED(ignored))
                          "internals", st->internals ? Py_True : Py_False, "stock", stock);
 }
 
-/* A `_pickle` of ours beside the stock one, for install(): same state, pickle's signatures. */
+/*
+ * The `_pickle` of ours, for install(): same state, pickle's signatures. In the extension it is
+ * made at first use and kept, for the engine knows one Pickler and one Unpickler type a flavour.
+ */
 static PyObject *core_pickle_module(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
-    PyObject *spec = NULL, *result = NULL;
-    PyObject *machinery = PyImport_ImportModule("importlib.machinery");
+    const torshi_config *config = torshi_config_get();
+    PyObject *machinery = NULL, *spec = NULL, *result = NULL;
+    int status = -1;
+
+    if (config->in_host && config->mode != TORSHI_MODE_OFF) {
+        return PyImport_ImportModule("_pickle");
+    }
+    result = PyDict_GetItemString(PyModule_GetDict(module), PICKLE_ATTRIBUTE);
+    if (result != NULL) {
+        return Py_NewRef(result);
+    }
+    machinery = PyImport_ImportModule("importlib.machinery");
     if (machinery == NULL) {
-        return NULL;
+        goto done;
     }
     spec = PyObject_CallMethod(machinery, "ModuleSpec", "sO", "_pickle", Py_None);
-    Py_DECREF(machinery);
     if (spec == NULL) {
-        return NULL;
+        goto done;
     }
     result = PyModule_FromDefAndSpec(&pickle_def, spec);
-    Py_DECREF(spec);
-    if (result != NULL && (PyModule_AddObjectRef(result, CORE_ATTRIBUTE, module) < 0 ||
-                           PyModule_ExecDef(result, &pickle_def) < 0)) {
+    if (result != NULL && PyModule_AddObjectRef(result, CORE_ATTRIBUTE, module) == 0 &&
+        PyModule_ExecDef(result, &pickle_def) == 0) {
+        status = PyModule_AddObjectRef(module, PICKLE_ATTRIBUTE, result);
+    }
+done:
+    if (status < 0) {
         Py_CLEAR(result);
     }
+    Py_XDECREF(spec);
+    Py_XDECREF(machinery);
     return result;
 }
 
@@ -150,7 +169,7 @@ PyDoc_STRVAR(function_doc, "function(module, name, /)\n--\n\n"
                            "The function that a plugin registered under these names.");
 PyDoc_STRVAR(info_doc, "info()\n--\n\nHow this engine is set up, as a dict.");
 PyDoc_STRVAR(pickle_module_doc, "pickle_module()\n--\n\n"
-                                "A new module with the contents of _pickle, on this engine.");
+                                "The module with the contents of _pickle, on this engine.");
 
 static PyMethodDef core_functions[] = {
     {"registry", core_registry, METH_NOARGS, registry_doc},
