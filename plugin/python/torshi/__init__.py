@@ -59,6 +59,8 @@ if _engine is not None:
 else:
     from ._pure import Pickler, Unpickler, chunk, dump, dumps, load, loads
 
+    Pickler.__module__ = Unpickler.__module__ = chunk.__module__ = __name__
+
     def registry() -> list[tuple[str, str, str, str]]:
         """The registration table: empty without the native engine."""
         return []
