@@ -44,7 +44,11 @@ int load_INT(torshi_load *load)
     if (length == 3 && text[0] == '0' && (text[1] == '0' || text[1] == '1')) {
         return push_new(load, text[1] == '1' ? Py_True : Py_False);
     }
-    return stack_push(load, PyLong_FromString(text, NULL, 10));
+    PyObject *value = PyLong_FromString(text, NULL, 10);
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) {
+        PyErr_SetString(PyExc_ValueError, "could not convert string to int");
+    }
+    return stack_push(load, value);
 }
 
 int load_LONG(torshi_load *load)
@@ -347,31 +351,31 @@ static int push_memo(torshi_load *load, size_t index)
     return value == NULL ? -1 : push_new(load, value);
 }
 
-/* The index in a line; -1 with an exception. */
-static Py_ssize_t index_line(torshi_load *load, int *negative)
+/* The index that the line holds; -1 with an exception, or without one when it is below 0. */
+static Py_ssize_t line_index(torshi_load *load)
 {
-    if (filled_line(load) < 0) {
-        return -1;
-    }
     PyObject *key = PyLong_FromString(load->line, NULL, 10);
     if (key == NULL) {
         return -1;
     }
     Py_ssize_t index = PyLong_AsSsize_t(key);
     Py_DECREF(key);
-    *negative = index < 0 && !PyErr_Occurred();
-    return index;
+    return index < 0 ? -1 : index;
 }
 
 int load_GET(torshi_load *load)
 {
-    int negative = 0;
-    Py_ssize_t index = index_line(load, &negative);
-    if (negative) {
-        PyErr_Format(load->st->UnpicklingError, "Memo value not found at index %zd", index);
+    if (filled_line(load) < 0) {
         return -1;
     }
-    return index < 0 ? -1 : push_memo(load, (size_t)index);
+    Py_ssize_t index = line_index(load);
+    if (index >= 0) {
+        return push_memo(load, (size_t)index);
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_SetString(load->st->UnpicklingError, "Memo value not found at a negative index");
+    }
+    return -1;
 }
 
 int load_BINGET(torshi_load *load)
@@ -396,16 +400,20 @@ static int put_top(torshi_load *load, size_t index)
 
 int load_PUT(torshi_load *load)
 {
-    /* The argument is read first: a bad one is reported whatever the stack holds. */
-    int negative = 0;
-    Py_ssize_t index = index_line(load, &negative);
-    if (negative) {
-        if (load->top <= load->fence) {
-            return stack_underflow(load);
-        }
+    if (filled_line(load) < 0) {
+        return -1;
+    }
+    if (load->top <= load->fence) {
+        return stack_underflow(load);
+    }
+    Py_ssize_t index = line_index(load);
+    if (index >= 0) {
+        return put_top(load, (size_t)index);
+    }
+    if (!PyErr_Occurred()) {
         PyErr_SetString(PyExc_ValueError, "negative PUT argument");
     }
-    return index < 0 ? -1 : put_top(load, (size_t)index);
+    return -1;
 }
 
 int load_BINPUT(torshi_load *load)

@@ -133,10 +133,10 @@ int load_FROZENSET(torshi_load *load)
 /* ---- filling -----------------------------------------------------------------------------------
  */
 
-/* Whether the container of a filling opcode lies right below `items`. */
-static inline int has_container(torshi_load *load, PyObject **items)
+/* The container of a filling opcode must lie right below `items`. */
+static inline int check_container(torshi_load *load, PyObject **items)
 {
-    return items > load->fence || stack_underflow(load);
+    return items > load->fence ? 0 : stack_underflow(load);
 }
 
 /* The list has no extend(): append one by one. */
@@ -186,7 +186,7 @@ static int extend_other(torshi_load *load, PyObject *list, PyObject **items)
 
 static int extend(torshi_load *load, PyObject **items)
 {
-    if (has_container(load, items) < 0) {
+    if (check_container(load, items) < 0) {
         return -1;
     }
     Py_ssize_t n = load->top - items;
@@ -255,7 +255,7 @@ int dict_fill(torshi_load *load, PyObject *dict, PyObject **items)
 
 static int set_items(torshi_load *load, PyObject **items)
 {
-    if (has_container(load, items) < 0) {
+    if (check_container(load, items) < 0) {
         return -1;
     }
     Py_ssize_t n = load->top - items;
@@ -301,7 +301,7 @@ int load_SETITEM(torshi_load *load)
 int load_ADDITEMS(torshi_load *load)
 {
     PyObject **items = mark_pop(load);
-    if (items == NULL || has_container(load, items) < 0) {
+    if (items == NULL || check_container(load, items) < 0) {
         return -1;
     }
     Py_ssize_t n = load->top - items;

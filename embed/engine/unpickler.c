@@ -322,6 +322,30 @@ static void unpickler_dealloc(PyObject *op)
 /* ---- Unpickler: methods
  * ----------------------------------------------------------------------------- */
 
+static PyObject *unpickler_persistent_load(PyObject *op, PyObject *Py_UNUSED(pid))
+{
+    PyErr_Format(((unpickler *)op)->load.st->UnpicklingError,
+                 "A load persistent id instruction was encountered,%cbut no persistent_load "
+                 "function was specified.",
+                 PY_VERSION_HEX < 0x030C0000 ? '\n' : ' ');
+    return NULL;
+}
+
+/* The persistent_load that a load of a subclass asks; NULL without an exception: none. */
+static PyObject *own_persistent_load(unpickler *self)
+{
+    PyObject *found = PyObject_GetAttr((PyObject *)self, self->load.st->str_persistent_load);
+    if (found == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            PyErr_Clear();
+        }
+    } else if (PyCFunction_Check(found) && PyCFunction_GET_SELF(found) == (PyObject *)self &&
+               PyCFunction_GET_FUNCTION(found) == unpickler_persistent_load) {
+        Py_CLEAR(found); /* that of the base, which only raises */
+    }
+    return found;
+}
+
 static PyObject *unpickler_load(PyObject *op, PyObject *Py_UNUSED(ignored))
 {
     unpickler *self = (unpickler *)op;
@@ -342,12 +366,9 @@ static PyObject *unpickler_load(PyObject *op, PyObject *Py_UNUSED(ignored))
     } else {
         /* A subclass, or an attribute of the instance, may have its own of both. */
         load->unpickler = op;
-        load->persistent_load = PyObject_GetAttr(op, load->st->str_persistent_load);
-        if (load->persistent_load == NULL) {
-            if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-                goto done;
-            }
-            PyErr_Clear();
+        load->persistent_load = own_persistent_load(self);
+        if (load->persistent_load == NULL && PyErr_Occurred()) {
+            goto done;
         }
     }
     if (scratch_take(load, 0) == 0) {
@@ -374,15 +395,6 @@ static PyObject *unpickler_find_class(PyObject *op, PyObject *const *args, Py_ss
         return NULL;
     }
     return find_class_default(load->st, load->proto, load->fix_imports, args[0], args[1]);
-}
-
-static PyObject *unpickler_persistent_load(PyObject *op, PyObject *Py_UNUSED(pid))
-{
-    PyErr_Format(((unpickler *)op)->load.st->UnpicklingError,
-                 "A load persistent id instruction was encountered,%cbut no persistent_load "
-                 "function was specified.",
-                 PY_VERSION_HEX < 0x030C0000 ? '\n' : ' ');
-    return NULL;
 }
 
 static PyObject *unpickler_sizeof(PyObject *op, PyObject *Py_UNUSED(ignored))
