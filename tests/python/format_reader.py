@@ -368,10 +368,10 @@ def chunk(target, payload, roll=None, *externals):
     at = reader.pos
     head = reader.uvar()
     rows = head >> 1
-    if head & 1:
-        reader.uvar()
     if rows > MAX_ROWS:
         raise FormatError("E_LIMIT", at)
+    if head & 1:
+        reader.uvar()
     if roll is not None:
         roll.append(target)
     keys = reader.column(rows, 1, True) if type(target) is dict else None

@@ -383,8 +383,10 @@ def describe(*roots: Any) -> list[Any]:
     def visit(obj: Any) -> Any:
         if isinstance(obj, float):
             return "float", struct.pack("<d", obj)
-        if isinstance(obj, (tuple, complex)):
-            return (type(obj).__name__, *(map(visit, obj))) if isinstance(obj, tuple) else ("complex", obj)
+        if isinstance(obj, complex):
+            return "complex", visit(obj.real), visit(obj.imag)
+        if isinstance(obj, tuple):
+            return "tuple", *map(visit, obj)
         if obj is None or isinstance(obj, (int, str, bytes)):
             return type(obj).__name__, obj
         if id(obj) in seen:
