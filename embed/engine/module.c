@@ -33,19 +33,18 @@ torshi_state *state_of_module(PyObject *module)
 torshi_state *state_of_type(PyTypeObject *type)
 {
     /* A type of ours decides the layout of its subclasses, so it is on the chain of tp_base. */
-    for (PyTypeObject *t = type; t != NULL; t = t->tp_base) {
-        if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-            continue;
+    PyTypeObject *t = type;
+    do {
+        if (t->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+            PyObject *module = ((PyHeapTypeObject *)t)->ht_module;
+            PyModuleDef *def =
+                module != NULL && PyModule_Check(module) ? PyModule_GetDef(module) : NULL;
+            if (def == &core_def || def == &pickle_def) {
+                return state_of_module(module);
+            }
         }
-        PyObject *module = ((PyHeapTypeObject *)t)->ht_module;
-        if (module == NULL || !PyModule_Check(module)) {
-            continue;
-        }
-        PyModuleDef *def = PyModule_GetDef(module);
-        if (def == &core_def || def == &pickle_def) {
-            return state_of_module(module);
-        }
-    }
+        t = t->tp_base;
+    } while (t != NULL);
     PyErr_Format(PyExc_TypeError, "%.200s is not a type of the torshi engine", type->tp_name);
     return NULL;
 }

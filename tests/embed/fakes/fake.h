@@ -20,7 +20,7 @@
 #define FAKE_RECORD(fake_name)                                                                     \
     .size = sizeof(torshi_plugin_info), .abi_major = TORSHI_ABI_MAJOR,                             \
     .abi_minor = TORSHI_ABI_MINOR, .py_version_hex = PY_VERSION_HEX, .py_build = FAKE_BUILD,       \
-    .pointer_size = sizeof(void *), .format_version = TORSHI_FORMAT_VERSION, .name = fake_name,    \
+    .pointer_size = sizeof(void *), .format_version = TORSHI_FORMAT_VERSION, .name = (fake_name),  \
     .version = "1", .row_size = sizeof(torshi_row)
 
 /* An init that must never run: whoever calls it has not compared the record first. */

@@ -1,14 +1,12 @@
 /* Compiled for another pointer size. */
 #include "fake.h"
 
-#define WRONG sizeof(void *) / 2
-
 static torshi_plugin_info info = {FAKE_RECORD("pointer_size"), .init = fake_init_too_early};
 
 TORSHI_PLUGIN_EXPORT const torshi_plugin_info *torshi_plugin_info_v1(void);
 
 const torshi_plugin_info *torshi_plugin_info_v1(void)
 {
-    info.pointer_size = WRONG;
+    info.pointer_size = sizeof(void *) / 2;
     return &info;
 }

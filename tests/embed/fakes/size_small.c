@@ -1,14 +1,12 @@
 /* A record too short even for its ABI version. */
 #include "fake.h"
 
-#define WRONG 4
-
 static torshi_plugin_info info = {FAKE_RECORD("size_small"), .init = fake_init_too_early};
 
 TORSHI_PLUGIN_EXPORT const torshi_plugin_info *torshi_plugin_info_v1(void);
 
 const torshi_plugin_info *torshi_plugin_info_v1(void)
 {
-    info.size = WRONG;
+    info.size = 4;
     return &info;
 }
