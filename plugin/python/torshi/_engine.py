@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from types import ModuleType
@@ -14,16 +13,18 @@ def find_engine() -> ModuleType | None:
     A native engine that is there and refuses to start is an error, not a reason to go on without.
     """
     if "_torshi" in sys.builtin_module_names:
-        return importlib.import_module("_torshi")
+        import _torshi
+
+        return _torshi
     if os.environ.get("TORSHI_PURE", "0") not in ("", "0"):
         return None
-    name = f"{__package__}._torshi"
     try:
-        return importlib.import_module(name)
+        import torshi._torshi as engine
     except ModuleNotFoundError as error:
-        if error.name != name:
+        if error.name != "torshi._torshi":
             raise
         return None
+    return engine
 
 
 engine = find_engine()
