@@ -223,7 +223,8 @@ INTERNALS_INLINE PyObject *make_str(const str_template *t, const unsigned char *
     memcpy(op, &t->as, head);
     ((PyASCIIObject *)(void *)op)->length = (Py_ssize_t)len;
 #if PY_VERSION_HEX < 0x030C0000
-    if (kind && width == sizeof(wchar_t)) { /* the wide form is the string itself, not a copy */
+    if (kind == (sizeof(wchar_t) == 4 ? 3 : 2)) {
+        /* Data of the size of wchar_t serve as the wchar_t representation, too. */
         ((PyASCIIObject *)(void *)op)->wstr = (wchar_t *)(void *)data;
         ((PyCompactUnicodeObject *)(void *)op)->wstr_length = (Py_ssize_t)len;
     }
