@@ -76,6 +76,8 @@ def lint_cppcheck() -> int:
     command = ["cppcheck", "--quiet", "--enable=warning,portability,performance",
                "--error-exitcode=1", "--inline-suppr", "--std=c11", "--language=c",
                "--suppress=missingInclude", "--suppress=unknownMacro",
+               # macros that are nothing on this byte order; returns that Python's macros do
+               "--suppress=selfAssignment", "--suppress=missingReturn",
                "-Iembed/include", "-Iembed/engine", "-Iplugin"]
     files = [p for p in sources(".c") if "tests" not in p.parts]
     return check_all(files, lambda p: call([*command, str(p)]))

@@ -110,7 +110,7 @@ def main() -> int:
         else:
             print("SKIPPED: build with clang (it is not installed)")
         for variant in ("asan", "ubsan"):
-            run(summary, options, f"build/{variant}", ("core",), f"variant={variant}",
+            run(summary, options, f"build/{variant}", ("core", "fuzz-replay"), f"variant={variant}",
                 label=f"{variant}/")
         other = other_python(options.python)
         if other:
