@@ -182,29 +182,23 @@ INTERNALS_INLINE uint64_t copy_words(unsigned char *to, const unsigned char *fro
     return all;
 }
 
-/* Whether characters of this width lie within [floor, limit], one of them at floor or above. */
-static int chars_fit(const void *data, size_t len, unsigned kind)
+/* The bits that one character at least of a str of this kind has: the kind is the smallest that
+   fits. In ASCII none may have them. */
+static const uint64_t kind_bits[4] = {
+    0x8080808080808080,
+    0x8080808080808080,
+    0xFF00FF00FF00FF00,
+    0xFFFF0000FFFF0000,
+};
+
+static int beyond_unicode(const void *data, size_t len)
 {
-    uint32_t largest = 0;
-    if (kind == 1) {
-        const unsigned char *p = data;
-        for (size_t i = 0; i < len; i++) {
-            largest |= p[i];
-        }
-        return largest >= 0x80;
-    }
-    if (kind == 2) {
-        const uint16_t *p = data;
-        for (size_t i = 0; i < len; i++) {
-            largest |= p[i];
-        }
-        return largest > 0xFF;
-    }
-    const uint32_t *p = data;
+    const uint32_t *chars = data;
+    uint32_t beyond = 0;
     for (size_t i = 0; i < len; i++) {
-        largest = p[i] > largest ? p[i] : largest;
+        beyond |= chars[i] > 0x10FFFF;
     }
-    return largest > 0xFFFF && largest <= 0x10FFFF;
+    return (int)beyond;
 }
 
 /* A str of two characters or more, in a block rounded up to whole words for copy_words. NULL with
@@ -231,7 +225,7 @@ INTERNALS_INLINE PyObject *make_str(const str_template *t, const unsigned char *
 #endif
     uint64_t all = copy_words(data, from, size, end);
     memset(data + size, 0, width);
-    if (kind == 0 ? (all & 0x8080808080808080) != 0 : !chars_fit(data, len, kind)) {
+    if (((all & kind_bits[kind]) != 0) != (kind > 0) || (kind == 3 && beyond_unicode(data, len))) {
         PyObject_Free(op); /* nothing has seen it yet */
         return NULL;
     }
