@@ -35,7 +35,8 @@ static int plugin_init(const torshi_services *services, void **plugin)
     }
     state->services = services;
     state->objects = services->objects;
-    if (decode_init(state) < 0 || writer_init(state) < 0 || extract_types_init(&state->extract) < 0) {
+    if (decode_init(state) < 0 || writer_init(state) < 0 ||
+        extract_types_init(&state->extract) < 0) {
         plugin_fini(state);
         return -1;
     }
@@ -62,8 +63,7 @@ static PyObject *extract_call(void *plugin, PyObject *const *args, intptr_t narg
     return extract_serialize(&((plugin_state *)plugin)->extract, args, nargs, kwnames);
 }
 
-static PyObject *insert_call(void *plugin, PyObject *const *args, intptr_t nargs,
-                             PyObject *kwnames)
+static PyObject *insert_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
 {
     (void)plugin;
     return insert_serialized(args, nargs, kwnames);
@@ -84,9 +84,10 @@ static const torshi_row rows[] = {
      .module = "torshi",
      .name = "chunk",
      .call = chunk_call,
-     .doc = "chunk($module, target, payload, roll=None, /, *externals)\n--\n\n"
-            "Fill target, a dict or list, from payload (docs/format.md) and return it.\n\n"
-            "Mutable objects made on the way are appended to roll; chunk(roll, index) fetches one."},
+     .doc =
+         "chunk($module, target, payload, roll=None, /, *externals)\n--\n\n"
+         "Fill target, a dict or list, from payload (docs/format.md) and return it.\n\n"
+         "Mutable objects made on the way are appended to roll; chunk(roll, index) fetches one."},
     {.kind = TORSHI_ROW_LOADER, .module = "torshi", .name = "chunk", .load = chunk_load},
     {.kind = TORSHI_ROW_SAVER,
      .module = "builtins",

@@ -1,0 +1,253 @@
+/*
+ * encode.h - the writing half of the plugin: objects become payload columns (docs/format.md).
+ *
+ * A chunk is scanned and encoded in one go, running no Python code, into a writer that is reused
+ * from chunk to chunk. Whatever is not plain is noted as a pending cell. When the chunk pays
+ * (cost.c), the payload is written to the stream and the pending cells become the steps of a
+ * chunk_record (finish.c).
+ *
+ * References in a writer are borrowed: they are alive because nothing runs between the scan and
+ * the record that takes its own.
+ */
+#ifndef TORSHI_ENCODE_H
+#define TORSHI_ENCODE_H
+
+#include "decode.h" /* the arena */
+#include "plugin.h"
+
+/* Results of what encodes; nothing has been written when it is not ENC_OK. */
+#define ENC_OK 0
+#define ENC_ERROR (-1) /* a Python exception is set */
+#define ENC_LIMIT 10   /* more rows or values than a chunk may have: try with fewer rows */
+#define ENC_OTHER 20   /* a value of another kind is in the column */
+#define ENC_DECLINE 30 /* what may not be pending is not plain: no chunk */
+
+/* Strings and bytes of this length are pending: their opcodes memoize them. */
+#define LONG_TEXT 4096
+/* Containers of this length are pending: they make a chunk of their own. */
+#define LONG_ROW 4096
+/* Values are sampled at this many rows. */
+#define SAMPLE 256
+
+/* n pointers to objects, `stride` bytes apart: list items, dict entries, arrays of ours. */
+typedef struct span {
+    const unsigned char *base;
+    size_t stride;
+    size_t n;
+} span;
+
+static inline PyObject *span_at(const span *s, size_t i)
+{
+    return *(PyObject *const *)(const void *)(s->base + i * s->stride);
+}
+
+static inline span span_of(PyObject **objects, size_t n)
+{
+    return (span){(const unsigned char *)objects, sizeof(PyObject *), n};
+}
+
+/* ---- where a cell stands ----------------------------------------------------------------------
+ */
+#define ORIGIN_ITEM 1  /* an item of a list: the key is its index */
+#define ORIGIN_PAIR 2  /* a value of a dict beside its key */
+#define ORIGIN_FIELD 3 /* the same key in each row: of a dict, or an attribute */
+
+/* How the rows of a column that was not split yet belong to the rows above them. */
+typedef struct origin {
+    int form;
+    uint32_t first;       /* roll index of the first parent */
+    uint32_t parents;     /* ITEM, PAIR: how many there are */
+    const uint32_t *ends; /* ITEM, PAIR: values of parents 0 to i together */
+    span keys;            /* PAIR */
+    PyObject *key;        /* FIELD; borrowed */
+    uint32_t field;       /* FIELD: its position among the fields */
+    Py_ssize_t start;     /* ITEM of a list target: index of row 0 */
+} origin;
+
+/* The rows of a column, which may be some of those of its origin. */
+typedef struct cells {
+    const origin *from;
+    const uint32_t *ids; /* row of the column -> row of the origin; NULL: the same */
+} cells;
+
+static inline uint32_t cell_id(const cells *c, size_t row)
+{
+    return c->ids ? c->ids[row] : (uint32_t)row;
+}
+
+/* A value that is set by opcodes later. */
+typedef struct pending_cell {
+    const origin *from;
+    uint32_t row;
+    PyObject *value; /* borrowed */
+} pending_cell;
+
+/* The rows that one mutable column puts on the roll: first, first + 1, ... */
+typedef struct rolled_column {
+    uint32_t first;
+    uint32_t n;
+    int build; /* how a value is set: BUILD_* */
+    span objects;
+    cells where;
+} rolled_column;
+
+#define BUILD_ITEM 0  /* SETITEM on a list or dict */
+#define BUILD_STATE 1 /* BUILD with a dict */
+#define BUILD_SLOTS 2 /* BUILD with (None, dict) */
+
+/* ---- objects met in this chunk ------------------------------------------------------------------
+ */
+typedef struct seen_entry {
+    PyObject *obj;   /* NULL: free */
+    uint32_t column; /* serial number of the column it was met in last; ROW_SERIAL for rows */
+    uint32_t index;  /* its number in the DICTIONARY of that column */
+    uint32_t again;  /* bytes its next occurrence takes as opcodes: 2 or 5 */
+} seen_entry;
+
+#define ROW_SERIAL UINT32_MAX
+
+typedef struct seen_set {
+    seen_entry *entries; /* owned; a power of two of them, or NULL */
+    size_t mask;
+    size_t used;
+} seen_set;
+
+/* ---- the writer ---------------------------------------------------------------------------------
+ */
+typedef struct chunk_writer {
+    struct plugin_state *plugin;
+    const torshi_services *services;
+    const torshi_objects *objects;
+    torshi_dump *dump;
+
+    torshi_buf out;  /* owned: the payload */
+    torshi_buf blob; /* owned: text of the column at work */
+    arena arena;     /* owned: all that lasts as long as a chunk is scanned */
+    seen_set seen;   /* owned */
+
+    size_t values;   /* values of all columns so far */
+    int64_t bound;   /* lower bound of the opcodes that the columns replace */
+    int64_t extra;   /* what pending cells cost beyond what opcodes alone would */
+    uint32_t serial; /* of the column at work */
+    uint32_t rolled; /* objects on the roll; the target is number 0 */
+
+    pending_cell *pending; /* owned */
+    size_t pending_count, pending_room;
+    rolled_column *columns; /* owned */
+    size_t column_count, column_room;
+    PyObject **externals; /* owned array of borrowed references */
+    size_t external_count, external_room;
+} chunk_writer;
+
+/* Take the writer out of the plugin's state (a new one when it is in use); NULL with MemoryError.
+   Give it back, or free it, with writer_release. */
+chunk_writer *writer_take(struct plugin_state *plugin, torshi_dump *dump);
+void writer_release(chunk_writer *w);
+/* Forget what the last attempt encoded; buffers stay allocated. */
+void writer_reset(chunk_writer *w);
+
+/* A vector of the writer's with more room: the new address (the old one is gone), or NULL with
+   MemoryError, the vector unchanged. */
+void *writer_grow(void *items, size_t *room, size_t size);
+
+/* The entry of obj, a free one (obj NULL) to be filled in when it is not there; NULL with
+   MemoryError. Valid until the next call. */
+seen_entry *seen_find(seen_set *set, PyObject *obj);
+/* The entry that seen_find returned is for a new object. */
+static inline void seen_enter(seen_set *set, seen_entry *e, PyObject *obj, uint32_t column)
+{
+    *e = (seen_entry){obj, column, 0, 0};
+    set->used++;
+}
+
+/* Whether the chunk's call needs a roll. */
+static inline bool needs_roll(const chunk_writer *w)
+{
+    return w->rolled > 1 || w->external_count;
+}
+
+/* ---- columns ------------------------------------------------------------------------------------
+ */
+#define COLUMN_PLAIN 1u    /* nothing in it may be pending */
+#define COLUMN_DISTINCT 2u /* the values are known to differ: no DICTIONARY is tried */
+
+#define COLUMN_SORTED 4u /* classify() has found all values to be of this kind */
+
+/* Append the column of s to w->out. ENC_OK, ENC_ERROR, ENC_LIMIT; ENC_DECLINE with COLUMN_PLAIN. */
+int encode_column(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags);
+
+/* A column whose values are all of one kind; ENC_OTHER, having written and counted nothing, when
+   they are not. (encode_int.c, encode_atoms.c, encode_str.c) */
+int encode_ints(chunk_writer *w, const span *s);
+int encode_bigs(chunk_writer *w, const span *s);
+int encode_floats(chunk_writer *w, const span *s);
+int encode_bools(chunk_writer *w, const span *s);
+int encode_nones(chunk_writer *w, const span *s);
+int encode_texts(chunk_writer *w, const span *s, unsigned flags); /* str or bytes */
+int encode_tuples(chunk_writer *w, const span *s, int level, unsigned flags);
+/* PENDING, and a note of each cell. */
+int encode_pending(chunk_writer *w, const span *s, const cells *c);
+
+/* The head of a column. 0, or -1 with MemoryError. */
+int put_head(chunk_writer *w, torshi_kind kind, int width);
+static inline int put_no_memory(void)
+{
+    PyErr_NoMemory();
+    return ENC_ERROR;
+}
+
+/* ---- kinds (classify.c) -------------------------------------------------------------------------
+ */
+#define KIND_NONE 1
+#define KIND_BOOL 2
+#define KIND_INT 3 /* fits 64 bits */
+#define KIND_BIG 4
+#define KIND_FLOAT 5
+#define KIND_STR 6
+#define KIND_BYTES 7
+#define KIND_TUPLE 8 /* detail: arity */
+#define KIND_PENDING 15
+
+/* What column a value goes to: values with equal kind and detail share one. */
+typedef struct value_kind {
+    int kind;
+    uintptr_t detail;
+} value_kind;
+
+/* The kind of obj in a column at this level. No failure. */
+value_kind classify(chunk_writer *w, PyObject *obj, int level, unsigned flags);
+/* Whether obj may stand in a column at this level as an immutable value. */
+bool is_plain_value(PyObject *obj, int level);
+/* Whether all keys are plain, and equal to themselves: what is set later must find its entry. */
+bool keys_are_plain(const span *keys);
+/* Containers, tuples and values made by callables stand at most at this level: below them a MIXED,
+   a DICTIONARY, a TUPLE and the items' own MIXED, DICTIONARY and AFFIX still have room. */
+#define DEEPEST (TORSHI_MAX_DEPTH - 6)
+
+/* The value of an exact int when it fits. */
+static inline bool read_int64(PyObject *obj, int64_t *value)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    if (PLUGIN_LIKELY(PyUnstable_Long_IsCompact((PyLongObject *)obj))) {
+        *value = (int64_t)PyUnstable_Long_CompactValue((PyLongObject *)obj);
+        return true;
+    }
+#else
+    Py_ssize_t size = Py_SIZE(obj);
+    if (PLUGIN_LIKELY(size >= -1 && size <= 1)) {
+        *value = (int64_t)size * (int64_t)((PyLongObject *)obj)->ob_digit[0];
+        return true;
+    }
+#endif
+    int overflow;
+    long long v = PyLong_AsLongLongAndOverflow(obj, &overflow);
+    *value = (int64_t)v;
+    return overflow == 0;
+}
+
+/* ---- what pays (cost.c) -------------------------------------------------------------------------
+ */
+/* Bytes of a str, bytes or tuple as opcodes when it was met before: 2 or 5; 0 when it was not. */
+int met_cost(chunk_writer *w, PyObject *obj);
+
+#endif

@@ -1,0 +1,98 @@
+/*
+ * encode_atoms.c - columns of None, bool and float, and of what is set later.
+ */
+#include "encode.h"
+#include "wire/byteorder.h"
+
+int put_head(chunk_writer *w, torshi_kind kind, int width)
+{
+    return torshi_buf_byte(&w->out, (uint8_t)(width << 5 | (int)kind)) ? 0 : put_no_memory();
+}
+
+int encode_nones(chunk_writer *w, const span *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (span_at(s, i) != Py_None) {
+            return ENC_OTHER;
+        }
+    }
+    w->bound += (int64_t)s->n;
+    return put_head(w, TORSHI_COL_NONE, 0);
+}
+
+int encode_bools(chunk_writer *w, const span *s)
+{
+    size_t trues = 0, others = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        PyObject *obj = span_at(s, i);
+        trues += obj == Py_True;
+        others += obj != Py_True && obj != Py_False;
+    }
+    if (others) {
+        return ENC_OTHER;
+    }
+    w->bound += (int64_t)s->n;
+    if (trues == 0 || trues == s->n) {
+        return put_head(w, trues ? TORSHI_COL_TRUE : TORSHI_COL_FALSE, 0);
+    }
+    size_t size = torshi_packed_size(s->n, 1);
+    if (put_head(w, TORSHI_COL_BOOL, 0) < 0) {
+        return ENC_ERROR;
+    }
+    if (!torshi_buf_reserve(&w->out, size)) {
+        return put_no_memory();
+    }
+    uint8_t *bits = w->out.data + w->out.len;
+    memset(bits, 0, size);
+    for (size_t i = 0; i < s->n; i++) {
+        bits[i / 8] |= (uint8_t)((span_at(s, i) == Py_True) << (i % 8));
+    }
+    w->out.len += size;
+    return ENC_OK;
+}
+
+int encode_floats(chunk_writer *w, const span *s)
+{
+    size_t at = w->out.len, n = s->n;
+    if (!torshi_buf_reserve(&w->out, 1 + 8 * n)) {
+        return put_no_memory();
+    }
+    uint8_t *out = w->out.data + at + 1;
+    uint64_t first = 0, different = 0;
+    for (size_t i = 0; i < n; i++) {
+        PyObject *obj = span_at(s, i);
+        if (!PyFloat_CheckExact(obj)) {
+            return ENC_OTHER; /* w->out.len is as it was */
+        }
+        double d = PyFloat_AS_DOUBLE(obj);
+        uint64_t bits;
+        memcpy(&bits, &d, 8);
+        store_le64(out + 8 * i, bits);
+        first = i ? first : bits;
+        different |= bits ^ first;
+    }
+    w->bound += 9 * (int64_t)n;
+    if (n > 1 && different == 0) {
+        w->out.data[at] = TORSHI_COL_FLOAT_CONST;
+        w->out.len = at + 1 + 8;
+    } else {
+        w->out.data[at] = TORSHI_COL_FLOAT;
+        w->out.len = at + 1 + 8 * n;
+    }
+    return ENC_OK;
+}
+
+int encode_pending(chunk_writer *w, const span *s, const cells *c)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (w->pending_count == w->pending_room) {
+            pending_cell *grown = writer_grow(w->pending, &w->pending_room, sizeof(*w->pending));
+            if (!grown) {
+                return ENC_ERROR;
+            }
+            w->pending = grown;
+        }
+        w->pending[w->pending_count++] = (pending_cell){c->from, cell_id(c, i), span_at(s, i)};
+    }
+    return put_head(w, TORSHI_COL_PENDING, 0);
+}

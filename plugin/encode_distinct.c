@@ -1,0 +1,247 @@
+/*
+ * encode_distinct.c - the distinct values of a column of strings.
+ *
+ * A table of 24-byte entries that hold strings of up to 16 bytes inline, so that most look-ups
+ * touch one cache line and no object. The hash is cheap and anybody can find collisions, so a long
+ * probe sends the column to a Python dict, whose hash is keyed. The result is the same.
+ */
+#include "encode_str.h"
+
+#include "wire/byteorder.h"
+
+#define PROBE_LIMIT 64
+#define TABLE_START 64
+
+/* A string as the table compares it: itself when short, else two hashes of it. */
+typedef struct text_key {
+    uint64_t a, b;
+    uint32_t size; /* bytes and kind; see key_size */
+} text_key;
+
+typedef struct table_entry {
+    uint64_t a, b;
+    uint32_t size;
+    uint32_t index; /* of the distinct value, plus 1; 0: free */
+} table_entry;
+
+__extension__ typedef unsigned __int128 wide;
+
+static inline uint64_t mix(uint64_t x, uint64_t y)
+{
+    wide product = (wide)(x ^ UINT64_C(0x9e3779b97f4a7c15)) * (y ^ UINT64_C(0xd6e8feb86659fd93));
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t key_hash(const text_key *k)
+{
+    return mix(k->a ^ ((uint64_t)k->size << 32), k->b);
+}
+
+/* p is readable TEXT_SLACK bytes beyond the end. */
+static inline text_key make_key(const uint8_t *p, size_t bytes, unsigned kind)
+{
+    uint32_t size = bytes < (1u << 29) ? (uint32_t)bytes : 1u << 29;
+    text_key k = {0, 0, size << 2 | kind};
+    if (PLUGIN_LIKELY(bytes <= 16)) {
+        uint64_t a = load_le64(p), b = load_le64(p + 8);
+        if (bytes <= 8) {
+            k.a = bytes ? a & (UINT64_MAX >> (8 * (8 - bytes))) : 0;
+        } else {
+            k.a = a;
+            k.b = b & (UINT64_MAX >> (8 * (16 - bytes)));
+        }
+        return k;
+    }
+    uint64_t h = bytes;
+    for (size_t i = 0; i + 16 <= bytes; i += 16) {
+        h = mix(h ^ load_le64(p + i), load_le64(p + i + 8));
+    }
+    k.a = h;
+    k.b = mix(load_le64(p + bytes - 16), load_le64(p + bytes - 8));
+    return k;
+}
+
+static inline bool same_key(const text_key *k, const table_entry *e)
+{
+    return k->a == e->a && k->b == e->b && k->size == e->size;
+}
+
+bool texts_repeat(const chunk_writer *w, const texts *t)
+{
+    enum { SLOTS = 1024 };
+    size_t n = t->n, samples = n < SAMPLE ? n : SAMPLE;
+    uint16_t slots[SLOTS] = {0}; /* number of a sample, plus 1 */
+    text_key keys[SAMPLE];
+    size_t offsets[SAMPLE], sizes[SAMPLE];
+    if (n < 8) {
+        return false;
+    }
+    size_t row = 0, offset = 0;
+    for (size_t i = 0; i < samples; i++) {
+        for (size_t at = i * n / samples; row < at; row++) {
+            offset += text_bytes(t->lens[row], t->kinds ? t->kinds[row] : 0);
+        }
+        unsigned kind = t->kinds ? t->kinds[row] : 0;
+        offsets[i] = offset;
+        sizes[i] = text_bytes(t->lens[row], kind);
+        keys[i] = make_key(w->blob.data + offset, sizes[i], kind);
+        size_t slot = (size_t)key_hash(&keys[i]) % SLOTS;
+        while (slots[slot]) {
+            size_t j = slots[slot] - 1u;
+            if (keys[j].a == keys[i].a && keys[j].b == keys[i].b && keys[j].size == keys[i].size &&
+                sizes[i] == sizes[j] &&
+                memcmp(w->blob.data + offsets[i], w->blob.data + offsets[j], sizes[i]) == 0) {
+                return true;
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+        slots[slot] = (uint16_t)(i + 1);
+    }
+    return false;
+}
+
+/* ---- all values ---------------------------------------------------------------------------------
+ */
+typedef struct distinct_table {
+    table_entry *entries; /* in the arena */
+    size_t mask;
+} distinct_table;
+
+static int resize_table(chunk_writer *w, distinct_table *table)
+{
+    size_t size = table->entries ? (table->mask + 1) * 4 : TABLE_START;
+    table_entry *entries = arena_alloc(&w->arena, size, sizeof(*entries));
+    if (!entries) {
+        return ENC_ERROR;
+    }
+    memset(entries, 0, size * sizeof(*entries));
+    for (size_t i = 0; table->entries && i <= table->mask; i++) {
+        const table_entry *e = &table->entries[i];
+        if (e->index) {
+            text_key k = {e->a, e->b, e->size};
+            size_t slot = (size_t)key_hash(&k) & (size - 1);
+            while (entries[slot].index) {
+                slot = (slot + 1) & (size - 1);
+            }
+            entries[slot] = *e;
+        }
+    }
+    *table = (distinct_table){entries, size - 1};
+    return ENC_OK;
+}
+
+static inline void add_distinct(const texts *t, text_dictionary *d, size_t row, size_t offset,
+                                size_t bytes)
+{
+    d->lens[d->count] = t->lens[row];
+    if (d->kinds) {
+        d->kinds[d->count] = t->kinds[row];
+    }
+    d->offsets[d->count] = offset;
+    d->blob_size += bytes;
+    d->indexes[row] = (uint32_t)d->count++;
+}
+
+/* By a Python dict: for columns whose strings collide. */
+static PLUGIN_NOINLINE int find_by_dict(const span *s, const texts *t, text_dictionary *d,
+                                        size_t most)
+{
+    int status = ENC_ERROR;
+    PyObject *number = NULL, *numbers = PyDict_New();
+    size_t offset = 0;
+    if (!numbers) {
+        goto done;
+    }
+    d->count = 0;
+    d->blob_size = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t bytes = text_bytes(t->lens[i], t->kinds ? t->kinds[i] : 0);
+        PyObject *found = PyDict_GetItemWithError(numbers, span_at(s, i));
+        if (found) {
+            d->indexes[i] = (uint32_t)PyLong_AsUnsignedLong(found);
+        } else {
+            if (PyErr_Occurred()) {
+                goto done;
+            }
+            if (d->count >= most) {
+                d->count = 0;
+                break;
+            }
+            number = PyLong_FromSize_t(d->count);
+            if (!number || PyDict_SetItem(numbers, span_at(s, i), number) < 0) {
+                goto done;
+            }
+            Py_CLEAR(number);
+            add_distinct(t, d, i, offset, bytes);
+        }
+        offset += bytes;
+    }
+    status = ENC_OK;
+done:
+    Py_XDECREF(number);
+    Py_XDECREF(numbers);
+    return status;
+}
+
+int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionary *d)
+{
+    size_t n = t->n, most = n / 2 + 1, offset = 0;
+    distinct_table table = {NULL, 0};
+    d->lens = arena_alloc(&w->arena, most, sizeof(*d->lens));
+    d->offsets = arena_alloc(&w->arena, most, sizeof(*d->offsets));
+    d->kinds = t->kinds ? arena_alloc(&w->arena, most, 1) : NULL;
+    d->indexes = arena_alloc(&w->arena, n, sizeof(*d->indexes));
+    if (!d->lens || !d->offsets || (t->kinds && !d->kinds) || !d->indexes ||
+        resize_table(w, &table) != ENC_OK) {
+        return ENC_ERROR;
+    }
+    for (size_t i = 0; i < n; i++) {
+        unsigned kind = t->kinds ? t->kinds[i] : 0;
+        size_t bytes = text_bytes(t->lens[i], kind);
+        if (t->same && t->same[i] != i) {
+            d->indexes[i] = d->indexes[t->same[i]];
+            offset += bytes;
+            continue;
+        }
+        text_key k = make_key(w->blob.data + offset, bytes, kind);
+        size_t slot = (size_t)key_hash(&k) & table.mask;
+        int probes = 0;
+        for (;; slot = (slot + 1) & table.mask) {
+            const table_entry *e = &table.entries[slot];
+            if (!e->index) {
+                break;
+            }
+            if (same_key(&k, e)) {
+                uint32_t number = e->index - 1;
+                if (bytes <= 16 ||
+                    (d->lens[number] == t->lens[i] && memcmp(w->blob.data + d->offsets[number],
+                                                             w->blob.data + offset, bytes) == 0)) {
+                    d->indexes[i] = number;
+                    goto next;
+                }
+            }
+            if (++probes > PROBE_LIMIT) {
+                return find_by_dict(s, t, d, most);
+            }
+        }
+        if (d->count == most) {
+            d->count = 0;
+            return ENC_OK;
+        }
+        table.entries[slot] = (table_entry){k.a, k.b, k.size, (uint32_t)d->count + 1};
+        add_distinct(t, d, i, offset, bytes);
+        if (d->count * 2 > table.mask && resize_table(w, &table) != ENC_OK) {
+            return ENC_ERROR;
+        }
+    next:
+        offset += bytes;
+    }
+    if (d->kinds) {
+        bool wide_any = false;
+        for (size_t i = 0; i < d->count; i++) {
+            wide_any |= d->kinds[i] != 0;
+        }
+        d->kinds = wide_any ? d->kinds : NULL;
+    }
+    return ENC_OK;
+}

@@ -1,0 +1,201 @@
+/*
+ * finish.c - setting what was pending in a chunk, in the order in which stock pickle comes to it.
+ *
+ * The rule is that of "create, fill, finish": rows are finished depth first; a row that is met on
+ * the way is pushed and finished right there; one that is in the middle of it (a true cycle) is
+ * only pushed. Nothing here recurses: each row being finished is a frame that schedules what comes
+ * next and itself.
+ */
+#include "finish.h"
+
+#include "opcodes_used.h"
+
+/* A row that is being finished. */
+typedef struct frame {
+    size_t refs;          /* of the schedule: one each time it is waiting to go on */
+    chunk_record *record; /* owned */
+    chunk_row *row;
+    bool on_stack; /* the row lies on the stack and stays there */
+    bool pushed;
+} frame;
+
+static void frame_release(void *arg)
+{
+    frame *f = arg;
+    if (--f->refs == 0) {
+        record_release(f->record);
+        PyMem_Free(f);
+    }
+}
+
+static int run_row(void *plugin, torshi_dump *dump, void *arg);
+
+/* Schedule the row's next step. Takes a reference to f. 0 or -1. */
+static int go_on(const torshi_services *services, torshi_dump *dump, frame *f)
+{
+    f->refs++;
+    return services->then_call(dump, run_row, f, frame_release);
+}
+
+static int start_row(const torshi_services *services, torshi_dump *dump, chunk_record *r,
+                     chunk_row *row, bool on_stack)
+{
+    if (row->busy || row->done) {
+        return 0;
+    }
+    frame *f = PyMem_Malloc(sizeof(*f));
+    if (!f) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *f = (frame){1, r, row, on_stack, on_stack};
+    r->refs++;
+    row->busy = true;
+    int status = go_on(services, dump, f);
+    frame_release(f);
+    return status;
+}
+
+PyObject *chunk_callable(const torshi_services *services)
+{
+    return services->function_object(services, "torshi", "chunk");
+}
+
+int write_index(const torshi_services *services, torshi_dump *dump, Py_ssize_t index)
+{
+    uint8_t op[5] = {OP_BININT, (uint8_t)index, (uint8_t)(index >> 8), (uint8_t)(index >> 16),
+                     (uint8_t)(index >> 24)};
+    if (index <= 0xffff) {
+        op[0] = index <= 0xff ? OP_BININT1 : OP_BININT2;
+        return services->write(dump, op, index <= 0xff ? 2 : 3);
+    }
+    return services->write(dump, op, 5);
+}
+
+/* Put a rolled object on the stack: from the memo, or once through chunk(roll, index). */
+static int push_row(const torshi_services *services, torshi_dump *dump, chunk_record *r,
+                    PyObject *obj, uint32_t index)
+{
+    static const uint8_t call[] = {OP_TUPLE2, OP_REDUCE};
+    if (services->memo_find(dump, obj) >= 0) {
+        return services->memo_get(dump, obj);
+    }
+    PyObject *chunk = chunk_callable(services);
+    if (!chunk || services->write_global(dump, chunk, "torshi", "chunk") < 0 ||
+        services->memo_get(dump, r->roll) < 0 || write_index(services, dump, index) < 0 ||
+        services->write(dump, call, sizeof(call)) < 0) {
+        return -1;
+    }
+    return services->memoize(dump, obj);
+}
+
+static int set_value(const torshi_services *services, torshi_dump *dump, const chunk_row *row,
+                     const chunk_step *s)
+{
+    static const uint8_t state[] = {OP_EMPTY_DICT}, slots[] = {OP_NONE, OP_EMPTY_DICT};
+    static const uint8_t ends[3][3] = {
+        {OP_SETITEM}, {OP_SETITEM, OP_BUILD}, {OP_SETITEM, OP_TUPLE2, OP_BUILD}};
+    if (row->build == BUILD_STATE && services->write(dump, state, sizeof(state)) < 0) {
+        return -1;
+    }
+    if (row->build == BUILD_SLOTS && services->write(dump, slots, sizeof(slots)) < 0) {
+        return -1;
+    }
+    if (s->key ? services->then_save(dump, s->key) < 0
+               : write_index(services, dump, s->index) < 0) {
+        return -1;
+    }
+    if (services->then_save(dump, s->value) < 0) {
+        return -1;
+    }
+    return services->then_write(dump, ends[row->build], 1 + (size_t)row->build);
+}
+
+/* One more step of a row, or its end. */
+static int run_row(void *plugin, torshi_dump *dump, void *arg)
+{
+    const torshi_services *services = ((plugin_state *)plugin)->services;
+    frame *f = arg;
+    chunk_record *r = f->record;
+    chunk_row *row = f->row;
+    while (row->next < row->end) {
+        const chunk_step *s = &r->steps[row->next++];
+        if (s->child != NO_CHILD) {
+            chunk_row *child = &r->rows[s->child];
+            if (child->busy || child->done) {
+                continue;
+            }
+            return start_row(services, dump, r, child, false) < 0 ? TORSHI_ERROR
+                                                                  : go_on(services, dump, f);
+        }
+        if (!f->pushed) {
+            if (push_row(services, dump, r, row->obj, row->roll_index) < 0) {
+                return TORSHI_ERROR;
+            }
+            f->pushed = true;
+        }
+        return set_value(services, dump, row, s) < 0 ? TORSHI_ERROR : go_on(services, dump, f);
+    }
+    row->busy = false;
+    row->done = true;
+    if (f->pushed && !f->on_stack) {
+        static const uint8_t pop[] = {OP_POP};
+        return services->write(dump, pop, 1);
+    }
+    return TORSHI_OK;
+}
+
+static chunk_row *find_row(const chunk_record *r, uint32_t index)
+{
+    size_t low = 0, high = r->row_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (r->rows[middle].roll_index < index) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < r->row_count && r->rows[low].roll_index == index ? &r->rows[low] : NULL;
+}
+
+/* save() met a rolled object: a torshi_met_fn. */
+static int row_met(void *plugin, torshi_dump *dump, PyObject *obj, void *arg, uint32_t index)
+{
+    const torshi_services *services = ((plugin_state *)plugin)->services;
+    chunk_record *r = arg;
+    if (push_row(services, dump, r, obj, index) < 0) {
+        return TORSHI_ERROR;
+    }
+    chunk_row *row = find_row(r, index);
+    return row ? start_row(services, dump, r, row, true) : TORSHI_OK;
+}
+
+int record_finish_target(chunk_record *r, const torshi_services *services, torshi_dump *dump)
+{
+    chunk_row *row = find_row(r, 0);
+    return row ? start_row(services, dump, r, row, true) : 0;
+}
+
+int record_enter(chunk_record *r, chunk_writer *w)
+{
+    const torshi_services *services = w->services;
+    r->refs++;
+    if (services->own(w->dump, r, record_release) < 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < r->kept_count; i++) {
+        if (services->mark_column(w->dump, r->kept[i]) < 0) {
+            return -1;
+        }
+    }
+    for (size_t i = 0; i < w->column_count; i++) {
+        const rolled_column *c = &w->columns[i];
+        for (uint32_t j = 0; j < c->n; j++) {
+            if (services->roll(w->dump, span_at(&c->objects, j), row_met, r, c->first + j) < 0) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,177 @@
+/*
+ * writer.c - the writer's memory: buffers that stay from chunk to chunk, and the set of objects
+ * met.
+ */
+#include "encode.h"
+
+/* What a writer keeps allocated between chunks. */
+#define KEEP_BYTES ((size_t)1 << 20)
+#define SEEN_START 64
+#define SEEN_KEEP 4096
+
+static void writer_free(chunk_writer *w)
+{
+    torshi_buf_free(&w->out);
+    torshi_buf_free(&w->blob);
+    arena_free(&w->arena);
+    PyMem_Free(w->seen.entries);
+    PyMem_Free(w->pending);
+    PyMem_Free(w->columns);
+    PyMem_Free(w->externals);
+    PyMem_Free(w);
+}
+
+int writer_init(struct plugin_state *plugin)
+{
+    plugin->writer = NULL;
+    return 0;
+}
+
+int writer_traverse(struct plugin_state *plugin, int (*visit)(PyObject *, void *), void *arg)
+{
+    (void)plugin, (void)visit, (void)arg; /* no reference is kept between chunks */
+    return 0;
+}
+
+void writer_clear(struct plugin_state *plugin)
+{
+    if (plugin->writer) {
+        writer_free(plugin->writer);
+        plugin->writer = NULL;
+    }
+}
+
+chunk_writer *writer_take(struct plugin_state *plugin, torshi_dump *dump)
+{
+    chunk_writer *w = plugin->writer;
+    if (w) {
+        plugin->writer = NULL;
+    } else {
+        w = PyMem_Calloc(1, sizeof(*w));
+        if (!w) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        w->plugin = plugin;
+        w->services = plugin->services;
+        w->objects = plugin->objects;
+    }
+    w->dump = dump;
+    return w;
+}
+
+static void trim_buf(torshi_buf *b)
+{
+    if (b->cap > KEEP_BYTES) {
+        torshi_buf_free(b);
+    }
+    b->len = 0;
+}
+
+static void *trim_vector(void *items, size_t *room, size_t size)
+{
+    if (*room * size > KEEP_BYTES) {
+        PyMem_Free(items);
+        items = NULL;
+        *room = 0;
+    }
+    return items;
+}
+
+void writer_release(chunk_writer *w)
+{
+    writer_reset(w);
+    w->dump = NULL;
+    if (w->plugin->writer) { /* a dump within this one left its own */
+        writer_free(w);
+        return;
+    }
+    trim_buf(&w->out);
+    trim_buf(&w->blob);
+    w->pending = trim_vector(w->pending, &w->pending_room, sizeof(*w->pending));
+    w->columns = trim_vector(w->columns, &w->column_room, sizeof(*w->columns));
+    w->externals = trim_vector(w->externals, &w->external_room, sizeof(*w->externals));
+    w->plugin->writer = w;
+}
+
+void writer_reset(chunk_writer *w)
+{
+    w->out.len = 0;
+    w->blob.len = 0;
+    arena_reset(&w->arena);
+    if (w->seen.used) {
+        if (w->seen.mask >= SEEN_KEEP) {
+            PyMem_Free(w->seen.entries);
+            w->seen.entries = NULL;
+            w->seen.mask = 0;
+        } else {
+            memset(w->seen.entries, 0, (w->seen.mask + 1) * sizeof(seen_entry));
+        }
+        w->seen.used = 0;
+    }
+    w->values = 0;
+    w->bound = 0;
+    w->extra = 0;
+    w->serial = 0;
+    w->rolled = 1;
+    w->pending_count = 0;
+    w->column_count = 0;
+    w->external_count = 0;
+}
+
+void *writer_grow(void *items, size_t *room, size_t size)
+{
+    size_t wanted = *room ? *room * 2 : 16;
+    void *grown =
+        wanted > (size_t)PY_SSIZE_T_MAX / size ? NULL : PyMem_Realloc(items, wanted * size);
+    if (!grown) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    *room = wanted;
+    return grown;
+}
+
+/* ---- objects met --------------------------------------------------------------------------------
+ */
+static inline size_t seen_hash(PyObject *obj)
+{
+    uint64_t h = (uint64_t)(uintptr_t)obj * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(h >> 20);
+}
+
+static seen_entry *seen_probe(const seen_set *set, PyObject *obj)
+{
+    size_t i = seen_hash(obj) & set->mask;
+    while (set->entries[i].obj && set->entries[i].obj != obj) {
+        i = (i + 1) & set->mask;
+    }
+    return &set->entries[i];
+}
+
+static PLUGIN_NOINLINE int seen_resize(seen_set *set)
+{
+    size_t size = set->entries ? (set->mask + 1) * 2 : SEEN_START;
+    seen_entry *entries = PyMem_Calloc(size, sizeof(*entries));
+    if (!entries) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    seen_set grown = {entries, size - 1, set->used};
+    for (size_t i = 0; set->entries && i <= set->mask; i++) {
+        if (set->entries[i].obj) {
+            *seen_probe(&grown, set->entries[i].obj) = set->entries[i];
+        }
+    }
+    PyMem_Free(set->entries);
+    *set = grown;
+    return 0;
+}
+
+seen_entry *seen_find(seen_set *set, PyObject *obj)
+{
+    if ((set->used + 1) * 2 > set->mask && seen_resize(set) < 0) {
+        return NULL;
+    }
+    return seen_probe(set, obj);
+}
