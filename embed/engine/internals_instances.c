@@ -145,10 +145,23 @@ static PyObject *new_instance(PyObject *cls, PyObject *no_args)
     return type->tp_new(type, no_args, NULL);
 }
 
+/* The attribute, new, or NULL. The name is interned: the type cache keys on its address and keeps a
+   reference, so a new str each time would fill the cache with copies. */
+static PyObject *get_attribute(PyObject *obj, const char *name)
+{
+    PyObject *value = NULL;
+    PyObject *interned = PyUnicode_InternFromString(name);
+    if (interned != NULL) {
+        value = PyObject_GetAttr(obj, interned);
+        Py_DECREF(interned);
+    }
+    return value;
+}
+
 /* The attribute, new, or NULL: without an exception when there is none. */
 static PyObject *optional_attribute(PyObject *obj, const char *name)
 {
-    PyObject *value = PyObject_GetAttrString(obj, name);
+    PyObject *value = get_attribute(obj, name);
     if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         PyErr_Clear();
     }
@@ -198,7 +211,7 @@ static int build_general(PyObject *inst, PyObject *const *names, PyObject *const
         return -1;
     }
     if (!slots) {
-        dict = PyObject_GetAttrString(inst, "__dict__");
+        dict = get_attribute(inst, "__dict__");
         if (dict == NULL) {
             return -1;
         }
