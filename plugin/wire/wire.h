@@ -19,7 +19,7 @@ extern "C" {
 /* Limits of docs/format.md. */
 #define TORSHI_MAX_ROWS 65536u
 #define TORSHI_MAX_VALUES 1048576u
-#define TORSHI_MAX_DEPTH 16
+#define TORSHI_MAX_DEPTH 32
 #define TORSHI_MAX_FIELDS 4096u
 #define TORSHI_MAX_ARITY 255u
 #define TORSHI_MAX_MIXED 16u

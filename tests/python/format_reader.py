@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-MAX_ROWS, MAX_VALUES, MAX_DEPTH = 65536, 1048576, 16
+MAX_ROWS, MAX_VALUES, MAX_DEPTH = 65536, 1048576, 32
 MAX_FIELDS, MAX_ARITY, MAX_MIXED, MAX_AFFIX = 4096, 255, 16, 127
 BITS = (0, 1, 2, 4, 8, 16, 32, 64)
 ONLY_0 = (0,)

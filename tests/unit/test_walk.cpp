@@ -65,17 +65,17 @@ TEST_CASE("depth counts in every direction", "[walk]")
                                          "12 01",     // LIST
                                          "17 00 01",  // REDUCE
                                          "18 00 01"); // REFERENCE
-    for (int levels = 14; levels <= 17; levels++) {
+    for (int levels = 30; levels <= 33; levels++) {
         std::string hex = "02";
         for (int i = 0; i < levels; i++) {
             hex += wrapper;
         }
         torshi_walk r = walk(from_hex(hex + "00"), false, true, 1);
         CAPTURE(wrapper, levels);
-        if (levels < 16) {
+        if (levels < TORSHI_MAX_DEPTH) {
             REQUIRE(r.status == TORSHI_S_OK);
         } else {
-            REQUIRE(refused(r, TORSHI_E_DEPTH, 1 + 16 * from_hex(wrapper).size()));
+            REQUIRE(refused(r, TORSHI_E_DEPTH, 1 + TORSHI_MAX_DEPTH * from_hex(wrapper).size()));
         }
     }
 }

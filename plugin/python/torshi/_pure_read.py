@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 _MAX_ROWS = 65536
 _MAX_VALUES = 1048576
-_MAX_DEPTH = 16
+_MAX_DEPTH = 32
 _MAX_FIELDS = 4096
 _MAX_ARITY = 255
 _MAX_MIXED = 16
