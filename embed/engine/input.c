@@ -80,27 +80,14 @@ int input_truncated(torshi_load *load)
 
 /* ---- setting up ------------------------------------------------------------------------------ */
 
-/* The attribute, or NULL; an AttributeError is no error. */
-static int optional_attribute(PyObject *obj, PyObject *name, PyObject **value)
-{
-    *value = PyObject_GetAttr(obj, name);
-    if (*value == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-            return -1;
-        }
-        PyErr_Clear();
-    }
-    return 0;
-}
-
 int input_from_file(torshi_load *load, PyObject *file)
 {
     const torshi_state *st = load->st;
     PyObject *peek = NULL, *readinto = NULL, *read = NULL, *readline = NULL;
-    if (optional_attribute(file, st->str_peek, &peek) < 0 ||
-        optional_attribute(file, st->str_readinto, &readinto) < 0 ||
-        optional_attribute(file, st->str_read, &read) < 0 ||
-        optional_attribute(file, st->str_readline, &readline) < 0) {
+    if (lookup_attribute(file, st->str_peek, &peek) < 0 ||
+        lookup_attribute(file, st->str_readinto, &readinto) < 0 ||
+        lookup_attribute(file, st->str_read, &read) < 0 ||
+        lookup_attribute(file, st->str_readline, &readline) < 0) {
         goto error;
     }
     if (read == NULL || readline == NULL) {

@@ -36,6 +36,7 @@ struct torshi_load {
     /* input: the unread bytes are pos..end */
     const unsigned char *pos;
     const unsigned char *end;
+    const unsigned char *start; /* where the pickle began (memory only, else NULL) */
     const unsigned char *taken; /* bytes before this have been read from the file (file only) */
     Py_buffer view;             /* the buffer they lie in; view.obj NULL: none held */
     PyObject *read;             /* owned, bound methods of the file; NULL: input is in memory */
@@ -182,7 +183,7 @@ TORSHI_HIDDEN int reduce_items(torshi_load *load, PyObject **args);
 /* ---- load_containers.c ------------------------------------------------------------------------
  */
 
-/* dict[key] = value for what lies at items..load->top, and drop it from the stack. `dict` exact. */
+/* dict[key] = value for what lies at items..load->top, which leaves the stack. `dict` is exact. */
 TORSHI_HIDDEN int dict_fill(torshi_load *load, PyObject *dict, PyObject **items);
 
 /* ---- unpickler.c ------------------------------------------------------------------------------
@@ -247,29 +248,64 @@ static inline double be_double(const unsigned char *p)
     return value;
 }
 
-/* Whether all n bytes are below 0x80. */
-static inline int is_ascii(const unsigned char *s, Py_ssize_t n)
+/* The attribute as a new reference in *value, NULL when there is none. 0 or -1. */
+static inline int lookup_attribute(PyObject *obj, PyObject *name, PyObject **value)
 {
-    uint64_t seen = 0, word;
-    Py_ssize_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        memcpy(&word, s + i, 8);
-        seen |= word;
-    }
-    for (; i < n; i++) {
-        seen |= s[i];
-    }
-    return (seen & 0x8080808080808080u) == 0;
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyObject_GetOptionalAttr(obj, name, value) < 0 ? -1 : 0;
+#else
+    return _PyObject_LookupAttr(obj, name, value) < 0 ? -1 : 0;
+#endif
 }
 
-/* A new str out of UTF-8, surrogates let through; NULL on failure. Strings of up to one character
-   go through the API, which shares them. */
+#define NOT_ASCII 0x8080808080808080u
+
+/* A new str of n > 16 bytes of UTF-8. */
+TORSHI_HIDDEN PyObject *str_from_long_utf8(const unsigned char *s, Py_ssize_t n);
+
+/* A new str out of UTF-8, surrogates let through; NULL on failure. Short ASCII is copied by two
+   words that may overlap (a memcpy of a length that is known to be small became `rep movsq`, which
+   cost half the time of a list of strings). Strings of up to one character go through the API,
+   which shares them. */
 static inline PyObject *str_from_utf8(const unsigned char *s, Py_ssize_t n)
 {
-    if (TORSHI_LIKELY(n > 1 && is_ascii(s, n))) {
-        PyObject *str = PyUnicode_New(n, 127);
+    PyObject *str;
+    if (TORSHI_UNLIKELY(n > 16)) {
+        return str_from_long_utf8(s, n);
+    }
+    if (n >= 8) {
+        uint64_t head, tail;
+        memcpy(&head, s, 8);
+        memcpy(&tail, s + n - 8, 8);
+        if (((head | tail) & NOT_ASCII) == 0) {
+            str = PyUnicode_New(n, 127);
+            if (TORSHI_LIKELY(str != NULL)) {
+                unsigned char *text = (unsigned char *)((PyASCIIObject *)str + 1);
+                memcpy(text, &head, 8);
+                memcpy(text + n - 8, &tail, 8);
+            }
+            return str;
+        }
+    } else if (n >= 4) {
+        uint32_t head, tail;
+        memcpy(&head, s, 4);
+        memcpy(&tail, s + n - 4, 4);
+        if (((head | tail) & (uint32_t)NOT_ASCII) == 0) {
+            str = PyUnicode_New(n, 127);
+            if (TORSHI_LIKELY(str != NULL)) {
+                unsigned char *text = (unsigned char *)((PyASCIIObject *)str + 1);
+                memcpy(text, &head, 4);
+                memcpy(text + n - 4, &tail, 4);
+            }
+            return str;
+        }
+    } else if (n >= 2 && ((s[0] | s[1] | s[n - 1]) & 0x80) == 0) {
+        str = PyUnicode_New(n, 127);
         if (TORSHI_LIKELY(str != NULL)) {
-            memcpy(PyUnicode_1BYTE_DATA(str), s, (size_t)n);
+            unsigned char *text = (unsigned char *)((PyASCIIObject *)str + 1);
+            text[0] = s[0];
+            text[1] = s[1];
+            text[n - 1] = s[n - 1];
         }
         return str;
     }

@@ -228,6 +228,33 @@ int load_UNICODE(torshi_load *load)
     return stack_push(load, PyUnicode_DecodeRawUnicodeEscape(load->line, length - 1, NULL));
 }
 
+/* Whether all n bytes are below 0x80. */
+static int is_ascii(const unsigned char *s, Py_ssize_t n)
+{
+    uint64_t seen = 0, word;
+    Py_ssize_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&word, s + i, 8);
+        seen |= word;
+    }
+    for (; i < n; i++) {
+        seen |= s[i];
+    }
+    return (seen & NOT_ASCII) == 0;
+}
+
+PyObject *str_from_long_utf8(const unsigned char *s, Py_ssize_t n)
+{
+    if (!is_ascii(s, n)) {
+        return PyUnicode_DecodeUTF8((const char *)s, n, "surrogatepass");
+    }
+    PyObject *str = PyUnicode_New(n, 127);
+    if (str != NULL) {
+        memcpy((PyASCIIObject *)str + 1, s, (size_t)n);
+    }
+    return str;
+}
+
 static int push_str(torshi_load *load, Py_ssize_t size)
 {
     if (TORSHI_LIKELY(load->end - load->pos >= size)) {

@@ -59,12 +59,11 @@ static PyObject *instantiate(torshi_load *load, PyObject *cls, PyObject *args)
 {
     const torshi_state *st = load->st;
     if (PyTuple_GET_SIZE(args) == 0 && PyType_Check(cls)) {
-        PyObject *initargs = PyObject_GetAttr(cls, st->str_getinitargs);
+        PyObject *initargs;
+        if (lookup_attribute(cls, st->str_getinitargs, &initargs) < 0) {
+            return NULL;
+        }
         if (initargs == NULL) {
-            if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-                return NULL;
-            }
-            PyErr_Clear();
             return PyObject_CallMethodOneArg(cls, st->str_new, cls);
         }
         Py_DECREF(initargs);
@@ -156,9 +155,13 @@ static int make_object(torshi_load *load, int with_kwargs)
         bad_operand(load, "%s kwargs argument must be a dict, not %.200s", with_kwargs, kwargs);
         goto done;
     }
-    user_code_begins(load);
-    obj = type->tp_new(type, args, kwargs);
-    user_code_ended(load);
+    if (type->tp_new == PyBaseObject_Type.tp_new) { /* runs nothing of the user's */
+        obj = type->tp_new(type, args, kwargs);
+    } else {
+        user_code_begins(load);
+        obj = type->tp_new(type, args, kwargs);
+        user_code_ended(load);
+    }
     status = stack_push(load, obj);
 done:
     Py_XDECREF(cls);
@@ -288,12 +291,10 @@ static int build(torshi_load *load, PyObject *inst, PyObject *state)
             return built < 0 ? -1 : 0;
         }
     }
-    setstate = PyObject_GetAttr(inst, load->st->str_setstate);
+    if (lookup_attribute(inst, load->st->str_setstate, &setstate) < 0) {
+        return -1;
+    }
     if (setstate == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-            return -1;
-        }
-        PyErr_Clear();
         return set_state(load, inst, state);
     }
     PyObject *result = PyObject_CallOneArg(setstate, state);

@@ -5,6 +5,9 @@
 
 #include "internals.h"
 
+/* How many pairs picklers put into one SETITEMS where more follow. */
+#define FULL_BATCH 1000
+
 /* A tuple of items..top, which leave the stack; NULL on failure. */
 static PyObject *tuple_of(torshi_load *load, PyObject **items)
 {
@@ -164,12 +167,11 @@ static int append_each(torshi_load *load, PyObject *list, PyObject **items)
 /* extend() of something that is no exact list. */
 static int extend_other(torshi_load *load, PyObject *list, PyObject **items)
 {
-    PyObject *extend = PyObject_GetAttr(list, load->st->str_extend);
+    PyObject *extend;
+    if (lookup_attribute(list, load->st->str_extend, &extend) < 0) {
+        return -1;
+    }
     if (extend == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-            return -1;
-        }
-        PyErr_Clear();
         return append_each(load, list, items);
     }
     int status = -1;
@@ -227,28 +229,35 @@ int load_APPEND(torshi_load *load)
     return 0;
 }
 
+/* How many more pairs the dict at the bottom of the stack will get, after these n. All that is read
+   and to come is in it then; of a dict further up nothing is known, and 0 is said. */
+static Py_ssize_t pairs_to_come(const torshi_load *load, PyObject *dict, PyObject **items,
+                                Py_ssize_t n)
+{
+    if (load->start == NULL || items != load->stack + 1 || items[-1] != dict ||
+        load->pos == load->end || *load->pos != OP_MARK) {
+        return 0;
+    }
+    Py_ssize_t pairs = PyDict_GET_SIZE(dict) + n;
+    Py_ssize_t size = (load->pos - load->start) / pairs;
+    return (load->end - load->pos) / (size > 0 ? size : 1);
+}
+
 int dict_fill(torshi_load *load, PyObject *dict, PyObject **items)
 {
-    Py_ssize_t n = load->top - items;
-    if (load->st->internals && n > 2 && PyDict_GET_SIZE(dict) == 0) {
-        int filled = internals_fill_empty_dict(dict, items, n / 2);
+    Py_ssize_t n = (load->top - items) / 2;
+    int status;
+    Py_ssize_t more = n < FULL_BATCH ? 0 : pairs_to_come(load, dict, items, n);
+    if (n > 1 && more == 0 && PyDict_GET_SIZE(dict) == 0 && load->st->internals) {
+        int filled = internals_fill_empty_dict(dict, items, n);
         if (filled != 0) {
-            if (filled > 0) {
-                load->top = items;
-            }
+            load->top = filled > 0 ? items : load->top;
             return filled < 0 ? -1 : 0;
         }
     }
-    int status = 0;
-    Py_ssize_t at = items - load->stack;
+    load->top = items; /* they are given away, whatever comes of it */
     user_code_begins(load);
-    for (Py_ssize_t i = 0; i < n; i += 2) {
-        if (PyDict_SetItem(dict, load->stack[at + i], load->stack[at + i + 1]) < 0) {
-            status = -1;
-            break;
-        }
-    }
-    stack_cut(load, load->stack + at);
+    status = internals_fill_pairs(dict, items, n, more);
     user_code_ended(load);
     return status;
 }

@@ -4,16 +4,6 @@
  */
 #include "load.h"
 
-/* The attribute, or NULL; an AttributeError is no error. New reference in *value. */
-static int lookup_attribute(PyObject *obj, PyObject *name, PyObject **value)
-{
-#if PY_VERSION_HEX >= 0x030D0000
-    return PyObject_GetOptionalAttr(obj, name, value) < 0 ? -1 : 0;
-#else
-    return _PyObject_LookupAttr(obj, name, value) < 0 ? -1 : 0;
-#endif
-}
-
 /* ---- importing ---------------------------------------------------------------------------------
  */
 

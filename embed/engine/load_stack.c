@@ -10,7 +10,7 @@
 #define MARKS_START 32
 #define MARKS_KEPT 8192
 #define MEMO_START 64
-#define MEMO_KEPT 32768
+#define MEMO_KEPT 131072
 
 /* An index this far beyond the number of entries goes into a dict: a damaged index may not
    become gigabytes. */
