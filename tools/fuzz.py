@@ -25,7 +25,7 @@ def golden_inputs() -> list[bytes]:
     for path in sorted((ROOT / "tests" / "golden").glob("*/*.txt")):
         head, _, body = path.read_text(encoding="utf-8").partition("hex:")
         fields = dict(line.partition(":")[::2] for line in head.splitlines() if line[0] != "#")
-        call = "dict" in fields["target"]
+        call = int("dict" in fields["target"])
         call |= ("roll" in fields) << 1 | len(fields.get("externals", "").split()) << 2
         inputs.append(bytes([call]) + bytes.fromhex(body))
     return inputs
@@ -41,7 +41,9 @@ def read_corpus(target: str) -> list[bytes]:
 
 def write_corpus(target: str, inputs: list[bytes]) -> None:
     lines = [data.hex() for data in sorted(set(inputs), key=lambda d: (len(d), d))]
-    text = f"# Inputs of the fuzz target {target}, kept by tools/fuzz.py.\n" + "\n".join(lines) + "\n"
+    text = (
+        f"# Inputs of the fuzz target {target}, kept by tools/fuzz.py.\n" + "\n".join(lines) + "\n"
+    )
     (CORPUS / f"{target}.hex").write_text(text, encoding="ascii")
 
 

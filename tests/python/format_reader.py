@@ -182,7 +182,9 @@ class Reader:
         for blob, kind, size in zip(
             self.blobs([a * b for a, b in zip(lengths, sizes)]), kinds, sizes
         ):
-            points = [int.from_bytes(blob[i : i + size], "little") for i in range(0, len(blob), size)]
+            points = [
+                int.from_bytes(blob[i : i + size], "little") for i in range(0, len(blob), size)
+            ]
             top = max(points, default=0)
             smallest = sum(top >= bound for bound in (0x80, 0x100, 0x10000))
             if kind != smallest or top >= 0x110000:

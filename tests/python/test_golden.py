@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pickle
 import re
+import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -149,6 +151,11 @@ class Files(unittest.TestCase):
                     self.assertIn(int(code) | w << 5, met, f"{name} at width {w}")
         refused = {golden.status for golden in all_golden("bad")}
         self.assertEqual(refused, status_texts().keys() - {"S_OK", "E_MEMORY"})
+
+    def test_written_by_tool(self) -> None:
+        command = [sys.executable, str(ROOT / "tools" / "golden.py"), "--check"]
+        run = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
 
     def test_worked_examples(self) -> None:
         """The text shows the bytes of the golden files."""
