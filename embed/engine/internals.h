@@ -15,7 +15,10 @@ TORSHI_HIDDEN int internals_check(void);
 /* The bulk services of abi.h: the direct ones, or those on public API alone. */
 TORSHI_HIDDEN const torshi_objects *internals_objects(int direct);
 
-/* For the pickler: as in abi.h, but callable directly (both 0/1, no exceptions). */
+/* For the pickler: as in abi.h, but callable directly (both 0/1, no exceptions). An instance view
+   shows where attributes are stored and no more: whether the type reads and writes them that way
+   (generic attribute access, the ordinary __dict__) is for the caller to know. A __dict__ of
+   another type than dict gives 0. */
 TORSHI_HIDDEN int internals_dict_view(PyObject *dict, torshi_dict_view *view);
 TORSHI_HIDDEN int internals_instance_view(PyObject *obj, torshi_instance_view *view);
 
@@ -23,11 +26,12 @@ TORSHI_HIDDEN int internals_instance_view(PyObject *obj, torshi_instance_view *v
    exception. items: key, value, key, value ... (2*n references).
    internals_fill_empty_dict: exact dict that is empty; steals all items when it returns 1. */
 TORSHI_HIDDEN int internals_fill_empty_dict(PyObject *dict, PyObject **items, Py_ssize_t n);
-/* SETITEMS in general: as dict[key] = value for each pair in order, on an exact dict that may have
-   entries; `more` as in torshi_objects.fill_dict. Steals all items, also on failure (the slots are
-   left undefined). Works without internals, too. 0 or -1. */
-TORSHI_HIDDEN int internals_fill_pairs(PyObject *dict, PyObject **items, Py_ssize_t n,
-                                       Py_ssize_t more);
+/* As dict[key] = value for the first pairs, on an exact dict that may have entries: returns how many
+   (0..n), whose references it has moved. It stops where a key is there already, is of a type with
+   code of its own, or finds the table full: then set one pair by PyDict_SetItem and call again.
+   Runs no code, raises nothing. `more` as in torshi_objects.fill_dict. */
+TORSHI_HIDDEN Py_ssize_t internals_fill_some(PyObject *dict, PyObject *const *items, Py_ssize_t n,
+                                             Py_ssize_t more);
 /* BUILD of a state dict straight into a fresh instance's inline values: same result as setting
    each attribute through its __dict__; keys exact interned str; items borrowed. */
 TORSHI_HIDDEN int internals_build_instance(PyObject *inst, PyObject **items, Py_ssize_t n);

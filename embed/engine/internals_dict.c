@@ -1,5 +1,5 @@
 /*
- * internals_dict.c - dicts read and built through their keys tables (internals_layout.h).
+ * internals_dict.c - dicts built through their keys tables (internals_layout.h).
  *
  * Tables are allocated at their final size, filled in place with the probing sequence that
  * dict's own look-up follows, and put into an empty dict in one step; a template table is copied
@@ -334,66 +334,60 @@ static int dict_presize(PyObject *dict, PyObject *first_key, Py_ssize_t n, Py_ss
     return 0;
 }
 
-/* Insert all pairs; those that are placed here are moved out of the arrays, those that the API
-   places are copied and released here. On failure the caller releases from *next on. */
-static int fill_pairs(PyObject *dict, PyObject **keys, PyObject **values, Py_ssize_t stride,
-                      Py_ssize_t *next, Py_ssize_t n, Py_ssize_t more)
+/* Insert pairs from *next on, moving the references, until one needs the API or all are in. */
+static void place_pairs(PyObject *dict, PyObject *const *keys, PyObject *const *values,
+                        Py_ssize_t stride, Py_ssize_t *next, Py_ssize_t n, Py_ssize_t more)
 {
-    Py_ssize_t i = 0;
+    PyDictObject *d = (PyDictObject *)dict;
+    Py_ssize_t before = *next;
     Py_ssize_t end = n - version_matters(dict);
-    while (i < n) {
-        PyDictObject *d = (PyDictObject *)dict;
-        if (n - i > 1 && is_blank(dict) && is_safe_key(keys[i * stride])) {
-            (void)dict_presize(dict, keys[i * stride], n - i, more); /* else it just grows */
-        }
-        keys_table *k = dict_keys(dict);
-        if (i < end && k->refcnt == 1 && d->ma_values == NULL && !dict_is_watched(dict) &&
-            k->usable > 0 && k->kind <= KIND_UNICODE) {
-            Py_ssize_t before = i;
-            int track = 0;
-            k->version = 0;
-            int result = table_run(k, keys, values, stride, &i, end, &track);
-            d->ma_used += i - before;
-            *next = i;
-            if (track) {
-                dict_track(dict);
-            }
-            if (result == RUN_END && i == n) {
-                break;
-            }
-        }
-        PyObject *key = keys[i * stride];
-        PyObject *value = values[i * stride];
-        int status = PyDict_SetItem(dict, key, value);
-        i++;
-        *next = i;
-        Py_DECREF(key);
-        Py_DECREF(value);
-        if (status < 0) {
-            return -1;
-        }
+    int track = 0;
+
+    if (end <= before) {
+        return;
     }
-    return 0;
+    if (is_blank(dict) && is_safe_key(keys[before * stride])) {
+        (void)dict_presize(dict, keys[before * stride], n - before, more); /* else it just grows */
+    }
+    keys_table *k = dict_keys(dict);
+    if (k->refcnt != 1 || k->kind > KIND_UNICODE || d->ma_values != NULL || k->usable <= 0 ||
+        dict_is_watched(dict)) {
+        return;
+    }
+    k->version = 0;
+    (void)table_run(k, keys, values, stride, next, end, &track);
+    d->ma_used += *next - before;
+    if (track) {
+        dict_track(dict);
+    }
+}
+
+Py_ssize_t internals_fill_some(PyObject *dict, PyObject *const *items, Py_ssize_t n,
+                               Py_ssize_t more)
+{
+    Py_ssize_t next = 0;
+    place_pairs(dict, items, items + 1, 2, &next, n, more);
+    return next;
 }
 
 int direct_fill_dict(PyObject *dict, PyObject **keys, PyObject **values, intptr_t n, intptr_t more)
 {
     Py_ssize_t next = 0;
-    int status = fill_pairs(dict, keys, values, 1, &next, n, more);
+    int status = 0;
+
+    while (next < n && status == 0) {
+        place_pairs(dict, keys, values, 1, &next, n, more);
+        if (next < n) {
+            status = PyDict_SetItem(dict, keys[next], values[next]);
+            Py_DECREF(keys[next]);
+            Py_DECREF(values[next]);
+            next++;
+        }
+    }
     memset(keys, 0, (size_t)next * sizeof *keys);
     memset(values, 0, (size_t)next * sizeof *values);
     internals_drop(keys + next, n - next);
     internals_drop(values + next, n - next);
-    return status;
-}
-
-int internals_fill_pairs(PyObject *dict, PyObject **items, Py_ssize_t n, Py_ssize_t more)
-{
-    Py_ssize_t next = 0;
-    int status = fill_pairs(dict, items, items + 1, 2, &next, n, more);
-    if (status < 0) {
-        internals_drop(items + 2 * next, 2 * (n - next));
-    }
     return status;
 }
 
@@ -567,65 +561,7 @@ done:
     return status;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
-int internals_dict_view(PyObject *dict, torshi_dict_view *view)
-{
-    PyDictObject *d = (PyDictObject *)dict;
-    keys_table *k = dict_keys(dict);
-
-    view->base = keys_entries(k);
-    view->used = d->ma_used;
-    if (d->ma_values != NULL) {
-        return internals_values_view(k, (value_array *)(void *)d->ma_values, view);
-    }
-    view->values = NULL;
-    view->count = k->nentries;
-    view->shared_keys = 0;
-    if (k->kind == KIND_GENERAL) {
-        view->stride = sizeof(general_entry);
-        view->key_offset = offsetof(general_entry, key);
-        view->value_offset = offsetof(general_entry, value);
-        view->unicode_keys = 0;
-    } else {
-        view->stride = sizeof(unicode_entry);
-        view->key_offset = offsetof(unicode_entry, key);
-        view->value_offset = offsetof(unicode_entry, value);
-        view->unicode_keys = 1;
-    }
-    return 1;
-}
-
-int internals_values_view(keys_table *k, value_array *v, torshi_dict_view *view)
-{
-    unsigned size = values_size(v);
-    unsigned last = 0;
-
-    for (unsigned i = 0; i < size; i++) {
-        unsigned entry = values_order(v, i);
-        if (i > 0 && entry <= last) {
-            return 0; /* inserted in another order than the class's keys: a view cannot show it */
-        }
-        last = entry;
-    }
-    view->base = keys_entries(k);
-    view->stride = sizeof(unicode_entry);
-    view->key_offset = offsetof(unicode_entry, key);
-    view->value_offset = 0;
-    view->values = v->values;
-    view->count = size > 0 ? (intptr_t)last + 1 : 0;
-    view->used = (intptr_t)size;
-    view->unicode_keys = 1;
-    view->shared_keys = 1;
-    return 1;
-}
-
 #else
-
-int internals_dict_view(PyObject *dict, torshi_dict_view *view)
-{
-    return public_dict_view(dict, view);
-}
 
 int internals_fill_empty_dict(PyObject *dict, PyObject **items, Py_ssize_t n)
 {
@@ -635,18 +571,14 @@ int internals_fill_empty_dict(PyObject *dict, PyObject **items, Py_ssize_t n)
     return 0;
 }
 
-int internals_fill_pairs(PyObject *dict, PyObject **items, Py_ssize_t n, Py_ssize_t more)
+Py_ssize_t internals_fill_some(PyObject *dict, PyObject *const *items, Py_ssize_t n,
+                               Py_ssize_t more)
 {
-    int status = 0;
+    (void)dict;
+    (void)items;
+    (void)n;
     (void)more;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        if (status == 0) {
-            status = PyDict_SetItem(dict, items[2 * i], items[2 * i + 1]);
-        }
-        Py_CLEAR(items[2 * i]);
-        Py_CLEAR(items[2 * i + 1]);
-    }
-    return status;
+    return 0;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * internals_instances.c - instances read without making their __dict__, and made in bulk.
+ * internals_instances.c - instances made in bulk, without making their __dict__.
  *
  * Making follows what an unpickler does for NEWOBJ and BUILD. Once per call a plan is made from the
  * class: where it shows that BUILD would come to plain stores (no __setstate__ anywhere, generic
@@ -417,27 +417,10 @@ int direct_make_instances(PyObject *cls, PyObject *const *names, intptr_t nfield
     return make_instances(cls, names, nfields, slots, state_missing, columns, n, out, 1);
 }
 
-/* ---- single instances, for the pickler and the unpickler --------------------------------------
+/* ---- single instances, for the unpickler --------------------------------------
  */
 
 #if INTERNALS_SUPPORTED
-
-int internals_instance_view(PyObject *obj, torshi_instance_view *view)
-{
-    PyTypeObject *type = Py_TYPE(obj);
-    if (!(type->tp_flags & Py_TPFLAGS_MANAGED_DICT)) {
-        return public_instance_view(obj, view);
-    }
-    PyObject *dict;
-    value_array *v = instance_values(obj, &dict);
-    memset(view, 0, sizeof *view);
-    if (dict != NULL) {
-        view->dict = dict;
-        return PyDict_CheckExact(dict);
-    }
-    keys_table *k = type_shared_keys(type);
-    return v == NULL || k == NULL ? 1 : internals_values_view(k, v, &view->view);
-}
 
 /* Whether a type's __dict__ is the ordinary one, remembered by type and version tag: this is asked
    for every BUILD. The notes hold no references; a version tag is never given twice within one
@@ -522,11 +505,6 @@ int internals_build_instance(PyObject *inst, PyObject **items, Py_ssize_t n)
 #else
 
 void internals_forget_types(void) {}
-
-int internals_instance_view(PyObject *obj, torshi_instance_view *view)
-{
-    return public_instance_view(obj, view);
-}
 
 int internals_build_instance(PyObject *inst, PyObject **items, Py_ssize_t n)
 {

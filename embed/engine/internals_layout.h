@@ -288,9 +288,11 @@ TORSHI_HIDDEN int direct_make_bytes(const unsigned char *blob, const uint32_t *l
                                     PyObject **out);
 TORSHI_HIDDEN int direct_fill_list(PyObject *list, PyObject **values, intptr_t n, intptr_t more);
 
-/* internals_dict.c */
+/* internals_views.c */
 /* View of a value array over the shared table k; 0 when its order is not the table's. */
 TORSHI_HIDDEN int internals_values_view(keys_table *k, value_array *v, torshi_dict_view *view);
+
+/* internals_dict.c */
 TORSHI_HIDDEN int direct_make_dicts(PyObject *const *keys, intptr_t nkeys,
                                     PyObject **const *columns, intptr_t n, PyObject **out);
 TORSHI_HIDDEN int direct_fill_dict(PyObject *dict, PyObject **keys, PyObject **values, intptr_t n,

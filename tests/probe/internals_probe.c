@@ -310,37 +310,55 @@ static PyObject *probe_fill_dict(PyObject *module, PyObject *args)
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* fill_pairs(dict, items, more): items are key, value, key, value ... */
+/* fill_pairs(dict or None, items, more): as an unpickler fills a dict; items are key, value ...;
+   None stands for a new dict that nobody else knows. Returns the dict. */
 static PyObject *probe_fill_pairs(PyObject *module, PyObject *args)
 {
     PyObject *dict;
     PyObject *list;
     Py_ssize_t more;
     Py_ssize_t n;
+    Py_ssize_t i = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!n", &PyDict_Type, &dict, &PyList_Type, &list, &more)) {
+    if (!PyArg_ParseTuple(args, "OO!n", &dict, &PyList_Type, &list, &more)) {
         return NULL;
     }
-    PyObject **items = items_of(list, &n);
-    if (items == NULL) {
-        return NULL;
+    dict = dict == Py_None ? PyDict_New() : Py_NewRef(dict);
+    PyObject **items = dict == NULL ? NULL : items_of(list, &n);
+    int status = items == NULL ? -1 : 0;
+    while (status == 0 && i < n / 2) {
+        i += internals_fill_some(dict, items + 2 * i, n / 2 - i, more);
+        if (i < n / 2) {
+            status = PyDict_SetItem(dict, items[2 * i], items[2 * i + 1]);
+            Py_DECREF(items[2 * i]);
+            Py_DECREF(items[2 * i + 1]);
+            i++;
+        }
     }
-    int status = internals_fill_pairs(dict, items, n / 2, more);
+    for (i *= 2; items != NULL && i < n; i++) {
+        Py_DECREF(items[i]);
+    }
     free(items);
-    return status < 0 ? NULL : Py_NewRef(Py_None);
+    if (status < 0) {
+        Py_CLEAR(dict);
+    }
+    return dict;
 }
 
+/* fill_empty_dict(dict or None, items): (status, dict), None as above. */
 static PyObject *probe_fill_empty_dict(PyObject *module, PyObject *args)
 {
     PyObject *dict;
     PyObject *list;
     Py_ssize_t n;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyDict_Type, &dict, &PyList_Type, &list)) {
+    if (!PyArg_ParseTuple(args, "OO!", &dict, &PyList_Type, &list)) {
         return NULL;
     }
-    PyObject **items = items_of(list, &n);
+    dict = dict == Py_None ? PyDict_New() : Py_NewRef(dict);
+    PyObject **items = dict == NULL ? NULL : items_of(list, &n);
     if (items == NULL) {
+        Py_XDECREF(dict);
         return NULL;
     }
     int status = internals_fill_empty_dict(dict, items, n / 2);
@@ -348,7 +366,11 @@ static PyObject *probe_fill_empty_dict(PyObject *module, PyObject *args)
         Py_DECREF(items[i]);
     }
     free(items);
-    return status < 0 ? NULL : PyLong_FromLong(status);
+    if (status < 0) {
+        Py_DECREF(dict);
+        return NULL;
+    }
+    return Py_BuildValue("(iN)", status, dict);
 }
 
 static PyObject *probe_fill_list(PyObject *module, PyObject *args)
