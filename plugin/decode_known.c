@@ -1,26 +1,240 @@
 /*
  * decode_known.c - callables of REDUCE columns: called row by row, or, where the callable is known
  * to be the original, what it would have returned made directly.
+ *
+ * Known are datetime's C types by the bytes that they pickle as, timedelta by its three numbers,
+ * and uuid.UUID by its bytes. A row that the constructor might refuse, or treat in a way of its
+ * own, is left to the constructor, so results and errors are its.
  */
 #include "decode.h"
 
-/* One call a row, in row order. Argument references are dropped as they are used. */
-static int call_each(PyObject *callable, PyObject ***columns, size_t count, size_t n,
-                     PyObject **out)
+#include <datetime.h>
+
+/* How the rows of one column are made. */
+typedef struct recipe recipe;
+struct recipe {
+    /* The value for one row of arguments (borrowed): new; NULL with an exception; NULL without one:
+       the callable has to be called. NULL: always. */
+    PyObject *(*make)(const recipe *r, PyObject *const *args);
+    PyObject *callable;   /* borrowed */
+    size_t count;         /* arguments */
+    PyDateTime_CAPI *api; /* of datetime's types */
+    PyObject *int_slot;   /* UUID: member descriptors, borrowed from the class */
+    PyObject *safe_slot;
+    PyObject *safe_default; /* what UUID() takes for is_safe, borrowed from __init__ */
+};
+
+/* ---- datetime -----------------------------------------------------------------------------------
+ */
+/* The bytes of an exact bytes object of this length, else NULL. */
+static const unsigned char *bytes_of(PyObject *arg, Py_ssize_t size)
 {
-    PyObject *stack[TORSHI_MAX_ARITY + 1] = {NULL}; /* the first place is the callee's to use */
-    PyObject **args = stack + 1;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t f = 0; f < count; f++) {
-            args[f] = columns[f][i];
-        }
-        out[i] = PyObject_Vectorcall(callable, args, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-        release_refs(args, count);
-        if (!out[i]) {
-            release_columns(columns, count, i + 1, n);
-            release_refs(out, i);
-            return -1;
-        }
+    if (!PyBytes_CheckExact(arg) || PyBytes_GET_SIZE(arg) != size) {
+        return NULL;
+    }
+    return (const unsigned char *)PyBytes_AS_STRING(arg);
+}
+
+/* Whether datetime's checks let a date pass; from bytes the constructor makes no check. */
+static bool is_date(int year, int month, int day)
+{
+    static const unsigned char days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    if (year < 1 || year > 9999 || month < 1 || month > 12 || day < 1) {
+        return false;
+    }
+    bool leap = month == 2 && year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    return day <= days[month - 1] + leap;
+}
+
+static bool is_time(const unsigned char *b)
+{
+    return b[0] < 24 && b[1] < 60 && b[2] < 60 && (b[3] << 16 | b[4] << 8 | b[5]) < 1000000;
+}
+
+/* None when there is no second argument; NULL when it is not a time zone. */
+static PyObject *zone_of(const recipe *r, PyObject *const *args)
+{
+    if (r->count < 2) {
+        return Py_None;
+    }
+    return args[1] == Py_None || PyObject_TypeCheck(args[1], r->api->TZInfoType) ? args[1] : NULL;
+}
+
+static PyObject *make_datetime(const recipe *r, PyObject *const *args)
+{
+    const unsigned char *b = bytes_of(args[0], 10);
+    PyObject *zone = zone_of(r, args);
+    if (!b || !zone || !is_date(b[0] << 8 | b[1], b[2] & 0x7f, b[3]) || !is_time(b + 4)) {
+        return NULL;
+    }
+    return r->api->DateTime_FromDateAndTimeAndFold(b[0] << 8 | b[1], b[2] & 0x7f, b[3], b[4], b[5],
+                                                   b[6], b[7] << 16 | b[8] << 8 | b[9], zone,
+                                                   b[2] >> 7, r->api->DateTimeType);
+}
+
+static PyObject *make_date(const recipe *r, PyObject *const *args)
+{
+    const unsigned char *b = bytes_of(args[0], 4);
+    if (!b || !is_date(b[0] << 8 | b[1], b[2], b[3])) {
+        return NULL;
+    }
+    return r->api->Date_FromDate(b[0] << 8 | b[1], b[2], b[3], r->api->DateType);
+}
+
+static PyObject *make_time(const recipe *r, PyObject *const *args)
+{
+    const unsigned char *b = bytes_of(args[0], 6);
+    PyObject *zone = zone_of(r, args);
+    if (!b || !zone) {
+        return NULL;
+    }
+    unsigned char clock[6];
+    memcpy(clock, b, sizeof(clock));
+    clock[0] &= 0x7f; /* above it: fold */
+    if (!is_time(clock)) {
+        return NULL;
+    }
+    return r->api->Time_FromTimeAndFold(clock[0], b[1], b[2], b[3] << 16 | b[4] << 8 | b[5], zone,
+                                        b[0] >> 7, r->api->TimeType);
+}
+
+/* An exact int within [low, high]. */
+static bool int_within(PyObject *arg, long low, long high, int *value)
+{
+    int overflow = 0;
+    long v = PyLong_CheckExact(arg) ? PyLong_AsLongAndOverflow(arg, &overflow) : low - 1;
+    if (overflow || v < low || v > high) {
+        return false;
+    }
+    *value = (int)v;
+    return true;
+}
+
+static PyObject *make_timedelta(const recipe *r, PyObject *const *args)
+{
+    int days;
+    int seconds;
+    int microseconds;
+    if (!int_within(args[0], -999999999, 999999999, &days) ||
+        !int_within(args[1], 0, 86399, &seconds) ||
+        !int_within(args[2], 0, 999999, &microseconds)) {
+        return NULL;
+    }
+    return r->api->Delta_FromDelta(days, seconds, microseconds, 0, r->api->DeltaType);
+}
+
+/* 0; -1 with an exception. */
+static int find_datetime(recipe *r)
+{
+    /* The type is datetime's only if datetime says so; a class may be called anything. */
+    PyDateTime_CAPI *api = PyCapsule_Import(PyDateTime_CAPSULE_NAME, 0);
+    (void)PyDateTimeAPI; /* the header's global, not used: this is looked up in each interpreter */
+    if (!api) {
+        return -1;
+    }
+    r->api = api;
+    PyTypeObject *type = (PyTypeObject *)r->callable;
+    if (type == api->DateTimeType && (r->count == 1 || r->count == 2)) {
+        r->make = make_datetime;
+    } else if (type == api->DateType && r->count == 1) {
+        r->make = make_date;
+    } else if (type == api->TimeType && (r->count == 1 || r->count == 2)) {
+        r->make = make_time;
+    } else if (type == api->DeltaType && r->count == 3) {
+        r->make = make_timedelta;
+    }
+    return 0;
+}
+
+/* ---- uuid
+ * ----------------------------------------------------------------------------------------- */
+/* UUID(None, bytes). */
+static PyObject *make_uuid(const recipe *r, PyObject *const *args)
+{
+    const unsigned char *b = bytes_of(args[1], 16);
+    if (args[0] != Py_None || !b) {
+        return NULL;
+    }
+    PyTypeObject *type = (PyTypeObject *)r->callable;
+    PyObject *uuid = type->tp_alloc(type, 0);
+    PyObject *number = NULL;
+    if (!uuid) {
+        return NULL;
+    }
+#if PY_VERSION_HEX >= 0x030D0000
+    number = PyLong_FromUnsignedNativeBytes(b, 16, Py_ASNATIVEBYTES_BIG_ENDIAN);
+#else
+    number = _PyLong_FromByteArray(b, 16, 0, 0);
+#endif
+    if (!number || Py_TYPE(r->int_slot)->tp_descr_set(r->int_slot, uuid, number) < 0 ||
+        Py_TYPE(r->safe_slot)->tp_descr_set(r->safe_slot, uuid, r->safe_default) < 0) {
+        Py_CLEAR(uuid);
+    }
+    Py_XDECREF(number);
+    return uuid;
+}
+
+/* Whether a str object is this ASCII text. */
+static bool is_text(PyObject *str, const char *text)
+{
+    return str && PyUnicode_Check(str) && PyUnicode_CompareWithASCIIString(str, text) == 0;
+}
+
+/* Whether `callable` is the standard library's class with its own __init__, which is then known to
+   do nothing but to set two slots. Clears what exceptions looking makes. */
+static void find_uuid(recipe *r)
+{
+    PyTypeObject *type = (PyTypeObject *)r->callable;
+    PyObject *module = NULL;
+    PyObject *name = NULL;
+    PyObject *original = NULL;
+    if (r->count != 2 || !Py_IS_TYPE(type, &PyType_Type) ||
+        type->tp_new != PyBaseObject_Type.tp_new || type->tp_base != &PyBaseObject_Type) {
+        return;
+    }
+    name = PyUnicode_FromString("uuid");
+    module = name ? PyImport_GetModule(name) : NULL;
+    original = module ? PyObject_GetAttrString(module, "UUID") : NULL;
+    if (original != r->callable) {
+        goto done;
+    }
+    PyObject *init = PyDict_GetItemString(type->tp_dict, "__init__");
+    r->int_slot = PyDict_GetItemString(type->tp_dict, "int");
+    r->safe_slot = PyDict_GetItemString(type->tp_dict, "is_safe");
+    if (!init || !PyFunction_Check(init) ||
+        !is_text(((PyFunctionObject *)init)->func_module, "uuid") ||
+        !is_text(((PyFunctionObject *)init)->func_qualname, "UUID.__init__") || !r->int_slot ||
+        !Py_IS_TYPE(r->int_slot, &PyMemberDescr_Type) || !r->safe_slot ||
+        !Py_IS_TYPE(r->safe_slot, &PyMemberDescr_Type)) {
+        goto done;
+    }
+    PyObject *defaults = PyFunction_GetKwDefaults(init);
+    r->safe_default =
+        defaults && PyDict_Check(defaults) ? PyDict_GetItemString(defaults, "is_safe") : NULL;
+    if (r->safe_default) {
+        r->make = make_uuid;
+    }
+done:
+    Py_XDECREF(original);
+    Py_XDECREF(module);
+    Py_XDECREF(name);
+    PyErr_Clear();
+}
+
+/* ---- rows
+ * ----------------------------------------------------------------------------------------- */
+/* 0; -1 with an exception. */
+static int find_recipe(recipe *r)
+{
+    if (!PyType_Check(r->callable)) {
+        return 0;
+    }
+    const char *name = ((PyTypeObject *)r->callable)->tp_name;
+    if (strncmp(name, "datetime.", 9) == 0) {
+        return find_datetime(r);
+    }
+    if (strcmp(name, "UUID") == 0) {
+        find_uuid(r);
     }
     return 0;
 }
@@ -28,6 +242,33 @@ static int call_each(PyObject *callable, PyObject ***columns, size_t count, size
 int call_rows(decoder *d, PyObject *callable, PyObject ***columns, size_t count, size_t n,
               PyObject **out)
 {
-    collector_resume(d);
-    return call_each(callable, columns, count, n, out);
+    PyObject *stack[TORSHI_MAX_ARITY + 1] = {NULL}; /* the first place is the callee's to use */
+    PyObject **args = stack + 1;
+    recipe r = {.callable = callable, .count = count};
+    if (find_recipe(&r) < 0) {
+        release_columns(columns, count, 0, n);
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        for (size_t f = 0; f < count; f++) {
+            args[f] = columns[f][i];
+        }
+        PyObject *value = r.make ? r.make(&r, args) : NULL;
+        if (!value && !PyErr_Occurred()) {
+            if (r.int_slot) {
+                r.make = NULL; /* user code may change a Python class */
+            }
+            collector_resume(d);
+            value =
+                PyObject_Vectorcall(callable, args, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        }
+        release_refs(args, count);
+        out[i] = value;
+        if (!value) {
+            release_columns(columns, count, i + 1, n);
+            release_refs(out, i);
+            return -1;
+        }
+    }
+    return 0;
 }
