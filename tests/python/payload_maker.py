@@ -10,7 +10,7 @@ import random
 import struct
 from typing import Any, Callable
 
-MAX_LEVEL = 16
+MAX_LEVEL = 32
 
 
 class Plain:

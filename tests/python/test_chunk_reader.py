@@ -97,7 +97,7 @@ BOMBS = {
     "dictionary": uvar(1 << 1) + head(13) + uvar(2**60) + head(0),
     "arity": uvar(65536 << 1) + head(16) + uvar(255) + head(0) * 254 + head(31),
     "fields": uvar(65536 << 1) + head(17) + uvar(4096) + head(6) + zvar(0) + zvar(1) + head(0) * 4096,
-    "deep": uvar(65536 << 1) + (head(18) + uvar(1)) * 17 + head(0),
+    "deep": uvar(1 << 1) + (head(18) + uvar(1)) * 33 + head(0),
     "wide": uvar(65536 << 1) + (head(15, 3) + uvar(16) + bytes(32768)) * 15,
     "progression": uvar(65536 << 1) + head(6) + zvar(0) + zvar(2**62),
     "int": uvar(65536 << 1) + head(5, 7) + zvar(0),
