@@ -32,6 +32,9 @@ TORSHI_HIDDEN int internals_fill_empty_dict(PyObject *dict, PyObject **items, Py
    Runs no code, raises nothing. `more` as in torshi_objects.fill_dict. */
 TORSHI_HIDDEN Py_ssize_t internals_fill_some(PyObject *dict, PyObject *const *items, Py_ssize_t n,
                                              Py_ssize_t more);
+/* Give an exact dict that is empty a table for n pairs, when first_key and others like it will be
+   the keys. 1: done; 0: declined. Raises nothing. n must be backed by what is really there. */
+TORSHI_HIDDEN int internals_presize(PyObject *dict, PyObject *first_key, Py_ssize_t n);
 /* BUILD of a state dict straight into a fresh instance's inline values: same result as setting
    each attribute through its __dict__; keys exact interned str; items borrowed. */
 TORSHI_HIDDEN int internals_build_instance(PyObject *inst, PyObject **items, Py_ssize_t n);

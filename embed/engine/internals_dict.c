@@ -334,6 +334,11 @@ static int dict_presize(PyObject *dict, PyObject *first_key, Py_ssize_t n, Py_ss
     return 0;
 }
 
+int internals_presize(PyObject *dict, PyObject *first_key, Py_ssize_t n)
+{
+    return is_blank(dict) && is_safe_key(first_key) && dict_presize(dict, first_key, n, 0) == 0;
+}
+
 /* Insert pairs from *next on, moving the references, until one needs the API or all are in. */
 static void place_pairs(PyObject *dict, PyObject *const *keys, PyObject *const *values,
                         Py_ssize_t stride, Py_ssize_t *next, Py_ssize_t n, Py_ssize_t more)
@@ -578,6 +583,14 @@ Py_ssize_t internals_fill_some(PyObject *dict, PyObject *const *items, Py_ssize_
     (void)items;
     (void)n;
     (void)more;
+    return 0;
+}
+
+int internals_presize(PyObject *dict, PyObject *first_key, Py_ssize_t n)
+{
+    (void)dict;
+    (void)first_key;
+    (void)n;
     return 0;
 }
 

@@ -31,7 +31,7 @@ static void unknown_opcode(torshi_load *load, unsigned char byte)
 static int run(torshi_load *load)
 {
     const unsigned char *pos, *end;
-    PyObject **top, **limit;
+    PyObject **top, **limit, **args;
     PyObject *value;
     unsigned char byte;
 
@@ -173,8 +173,12 @@ static int run(torshi_load *load)
             }
             goto general;
         case OP_TUPLE1:
-            if (top - load->fence < 1) {
+            if (top - load->fence <= 1 || end == pos) {
                 goto general;
+            }
+            if (pos[0] == OP_REDUCE) {
+                args = top - 1;
+                goto call;
             }
             value = PyTuple_New(1);
             if (value == NULL) {
@@ -184,8 +188,12 @@ static int run(torshi_load *load)
             top -= 1;
             goto memoized;
         case OP_TUPLE2:
-            if (top - load->fence < 2) {
+            if (top - load->fence <= 2 || end == pos) {
                 goto general;
+            }
+            if (pos[0] == OP_REDUCE) {
+                args = top - 2;
+                goto call;
             }
             value = PyTuple_New(2);
             if (value == NULL) {
@@ -196,8 +204,12 @@ static int run(torshi_load *load)
             top -= 2;
             goto memoized;
         case OP_TUPLE3:
-            if (top - load->fence < 3) {
+            if (top - load->fence <= 3 || end == pos) {
                 goto general;
+            }
+            if (pos[0] == OP_REDUCE) {
+                args = top - 3;
+                goto call;
             }
             value = PyTuple_New(3);
             if (value == NULL) {
@@ -208,23 +220,38 @@ static int run(torshi_load *load)
             PyTuple_SET_ITEM(value, 2, top[-1]);
             top -= 3;
             goto memoized;
-        case OP_TUPLE:
-            /* A call: the tuple would live no longer than it. */
-            if (end - pos >= 1 && pos[0] == OP_REDUCE && load->mark_count > 0) {
-                PyObject **args = load->fence;
-                mark_drop(load);
-                pos += 1;
-                LEAVE_LOOP();
-                if (args <= load->fence) {
-                    return stack_underflow(load);
-                }
-                if (reduce_items(load, args) < 0) {
-                    return -1;
-                }
-                ENTER_LOOP();
-                continue;
+        case OP_SETITEM: {
+            PyObject *dict, *key;
+            if (top - load->fence < 3) {
+                goto general;
             }
-            goto general;
+            dict = top[-3];
+            key = top[-2];
+            /* Into an empty dict: nothing of the user's can run. */
+            if (!PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) != 0 ||
+                !(PyUnicode_CheckExact(key) || PyLong_CheckExact(key))) {
+                goto general;
+            }
+            if (PyDict_SetItem(dict, key, top[-1]) < 0) {
+                LEAVE_LOOP();
+                return -1;
+            }
+            Py_DECREF(key);
+            Py_DECREF(top[-1]);
+            top -= 2;
+            continue;
+        }
+        case OP_TUPLE:
+            if (load->mark_count == 0 || end == pos || pos[0] != OP_REDUCE) {
+                goto general;
+            }
+            args = load->fence;
+            mark_drop(load);
+            if (args <= load->fence) {
+                LEAVE_LOOP();
+                return stack_underflow(load);
+            }
+            goto call;
 #endif
         case OP_STOP:
             LEAVE_LOOP();
@@ -267,6 +294,18 @@ static int run(torshi_load *load)
         }
         LEAVE_LOOP();
         if (stack_push(load, value) < 0) {
+            return -1;
+        }
+        ENTER_LOOP();
+        continue;
+#endif
+
+#ifndef TORSHI_SLOW_LOAD
+    call:
+        /* A tuple for REDUCE would live no longer than the call: args..top are its arguments. */
+        pos++;
+        LEAVE_LOOP();
+        if (reduce_items(load, args) < 0) {
             return -1;
         }
         ENTER_LOOP();

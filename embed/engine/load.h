@@ -36,7 +36,6 @@ struct torshi_load {
     /* input: the unread bytes are pos..end */
     const unsigned char *pos;
     const unsigned char *end;
-    const unsigned char *start; /* where the pickle began (memory only, else NULL) */
     const unsigned char *taken; /* bytes before this have been read from the file (file only) */
     Py_buffer view;             /* the buffer they lie in; view.obj NULL: none held */
     PyObject *read;             /* owned, bound methods of the file; NULL: input is in memory */

@@ -277,15 +277,33 @@ static int set_state(torshi_load *load, PyObject *inst, PyObject *state)
     return slots == NULL ? 0 : set_slot_state(load, inst, slots);
 }
 
+/* The class attribute __setstate__ when an ordinary look-up on the instance would come to it, and
+   calling it by name is the same as getting it first. 1: there is one; 0: there is none at all on
+   a type with ordinary look-up; -1: neither is known. */
+static int class_setstate(const torshi_load *load, PyTypeObject *type)
+{
+    if (type->tp_getattro != PyObject_GenericGetAttr) {
+        return -1;
+    }
+    PyObject *found = _PyType_Lookup(type, load->st->str_setstate);
+    if (found == NULL) {
+        return 0;
+    }
+    return PyType_HasFeature(Py_TYPE(found), Py_TPFLAGS_METHOD_DESCRIPTOR) ? 1 : -1;
+}
+
 /* BUILD of inst with state, both borrowed. */
 static int build(torshi_load *load, PyObject *inst, PyObject *state)
 {
-    PyTypeObject *type = Py_TYPE(inst);
-    PyObject *setstate;
-    /* No __setstate__ on the type; that a fresh instance has none is checked by what is called. */
-    if (load->st->internals && PyDict_CheckExact(state) &&
-        type->tp_getattro == PyObject_GenericGetAttr &&
-        _PyType_Lookup(type, load->st->str_setstate) == NULL) {
+    PyObject *setstate, *result;
+    int known = class_setstate(load, Py_TYPE(inst));
+    if (known == 1) {
+        result = PyObject_CallMethodOneArg(inst, load->st->str_setstate, state);
+        Py_XDECREF(result);
+        return result == NULL ? -1 : 0;
+    }
+    /* That a fresh instance has no __setstate__ of its own is checked by what is called. */
+    if (known == 0 && load->st->internals && PyDict_CheckExact(state)) {
         int built = build_at_once(inst, state);
         if (built != 0) {
             return built < 0 ? -1 : 0;
@@ -297,7 +315,7 @@ static int build(torshi_load *load, PyObject *inst, PyObject *state)
     if (setstate == NULL) {
         return set_state(load, inst, state);
     }
-    PyObject *result = PyObject_CallOneArg(setstate, state);
+    result = PyObject_CallOneArg(setstate, state);
     Py_DECREF(setstate);
     Py_XDECREF(result);
     return result == NULL ? -1 : 0;

@@ -143,7 +143,6 @@ static PyObject *load_memory(torshi_state *st, PyObject *data, const load_option
         load.pos = load.view.buf;
         load.end = load.pos + load.view.len;
     }
-    load.start = load.pos;
     if (options == NULL || set_options(&load, options) == 0) {
         result = load_once(&load);
     }
