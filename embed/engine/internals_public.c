@@ -218,9 +218,9 @@ PyObject *public_make_list(PyObject **values, intptr_t n)
         internals_drop(values, n);
         return NULL;
     }
-    for (intptr_t i = 0; i < n; i++) {
-        PyList_SET_ITEM(list, i, values[i]);
-        values[i] = NULL;
+    if (n > 0) {
+        memcpy(&PyList_GET_ITEM(list, 0), values, (size_t)n * sizeof *values);
+        memset(values, 0, (size_t)n * sizeof *values);
     }
     return list;
 }
