@@ -1,0 +1,102 @@
+/*
+ * save_buffers.c - bytearray, and buffers that may travel out of band.
+ */
+#include "save.h"
+
+int save_bytearray(torshi_dump *d, PyObject *obj)
+{
+    PyObject *value, *bytes;
+    if (d->proto >= 5) {
+        int status;
+        Py_INCREF(obj); /* the file may drop it */
+        status = write_bytearray_data(d, PyByteArray_AS_STRING(obj),
+                                      (size_t)PyByteArray_GET_SIZE(obj), obj);
+        if (status == 0) {
+            status = memoize(d, obj);
+        }
+        Py_DECREF(obj);
+        return status;
+    }
+    if (leave_engine(d) < 0) {
+        return SAVE_ERROR;
+    }
+    if (PyByteArray_GET_SIZE(obj) == 0) {
+        value = Py_BuildValue("(O())", (PyObject *)&PyByteArray_Type);
+    } else {
+        bytes = PyBytes_FromObject(obj);
+        if (bytes == NULL) {
+            return SAVE_ERROR;
+        }
+        value = Py_BuildValue("(O(N))", (PyObject *)&PyByteArray_Type, bytes);
+    }
+    return value == NULL ? SAVE_ERROR : save_reduce(d, value, obj);
+}
+
+/* The buffer behind a PickleBuffer, borrowed; NULL with an exception. */
+static const Py_buffer *contiguous_view(torshi_dump *d, PyObject *obj)
+{
+    const Py_buffer *view = PyPickleBuffer_GetBuffer(obj);
+    if (view != NULL && (view->suboffsets != NULL || !PyBuffer_IsContiguous(view, 'A'))) {
+        PyErr_SetString(d->st->PicklingError, "PickleBuffer can not be pickled when pointing to a "
+                                              "non-contiguous buffer");
+        return NULL;
+    }
+    return view;
+}
+
+/* obj is kept alive by the caller. */
+static int save_view(torshi_dump *d, PyObject *obj)
+{
+    const Py_buffer *view = contiguous_view(d, obj);
+    int in_band = 1;
+    int readonly;
+    if (view == NULL) {
+        return SAVE_ERROR;
+    }
+    readonly = view->readonly;
+    if (d->buffer_callback != NULL) {
+        PyObject *result = PyObject_CallOneArg(d->buffer_callback, obj);
+        if (result == NULL) {
+            return SAVE_ERROR;
+        }
+        in_band = PyObject_IsTrue(result);
+        Py_DECREF(result);
+        if (in_band < 0) {
+            return SAVE_ERROR;
+        }
+    }
+    if (!in_band) {
+        /* The callback may have released it; nothing more of it is needed. */
+        if (out_op(d, OP_NEXT_BUFFER) < 0) {
+            return SAVE_ERROR;
+        }
+        return readonly ? out_op(d, OP_READONLY_BUFFER) : SAVE_DONE;
+    }
+    /* The callback may have released or changed it. */
+    view = contiguous_view(d, obj);
+    if (view == NULL) {
+        return SAVE_ERROR;
+    }
+    if ((view->readonly ? write_bytes_data(d, view->buf, (size_t)view->len, obj)
+                        : write_bytearray_data(d, view->buf, (size_t)view->len, obj)) < 0) {
+        return SAVE_ERROR;
+    }
+    return memoize(d, obj);
+}
+
+int save_picklebuffer(torshi_dump *d, PyObject *obj)
+{
+    int status;
+    if (d->proto < 5) {
+        PyErr_SetString(d->st->PicklingError, "PickleBuffer can only pickled with protocol >= 5");
+        return SAVE_ERROR;
+    }
+    /* Making an exception, and asking the exporter, may run code. */
+    if (leave_engine(d) < 0) {
+        return SAVE_ERROR;
+    }
+    Py_INCREF(obj);
+    status = save_view(d, obj);
+    Py_DECREF(obj);
+    return status;
+}

@@ -1,0 +1,666 @@
+/*
+ * save_containers.c - list, dict, tuple, set and frozenset, as the built-in types are.
+ *
+ * Each has a save_ function, which writes what comes first and pushes a task, and a step_ function,
+ * which goes on with the topmost task. In a step what is below d->p < d->soft is the fast way: no
+ * hook, no flush, hence no code that could change the container.
+ */
+#include "save.h"
+
+#include "internals.h"
+#include "save_fast.h"
+
+/* ---- Pickler.fast ---------------------------------------------------------------------------- */
+
+int fast_enter(torshi_dump *d, PyObject *obj)
+{
+    PyObject *key;
+    int found;
+    if (++d->fast_nesting < FAST_NESTING_LIMIT) {
+        return 0;
+    }
+    if (d->fast_seen == NULL && (d->fast_seen = PyDict_New()) == NULL) {
+        return -1;
+    }
+    key = PyLong_FromVoidPtr(obj);
+    if (key == NULL) {
+        return -1;
+    }
+    found = PyDict_Contains(d->fast_seen, key);
+    if (found > 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "fast mode: can't pickle cyclic objects including object type %.200s at %p",
+                     Py_TYPE(obj)->tp_name, (void *)obj);
+        found = -1;
+    } else if (found == 0) {
+        found = PyDict_SetItem(d->fast_seen, key, Py_None);
+    }
+    Py_DECREF(key);
+    return found;
+}
+
+int fast_leave(torshi_dump *d, PyObject *obj)
+{
+    PyObject *key;
+    int status;
+    if (d->fast_nesting-- < FAST_NESTING_LIMIT) {
+        return 0;
+    }
+    key = PyLong_FromVoidPtr(obj);
+    if (key == NULL) {
+        return -1;
+    }
+    status = PyDict_DelItem(d->fast_seen, key);
+    Py_DECREF(key);
+    return status;
+}
+
+/*
+ * What lists and dicts have in common: the empty container, its number, and, under Pickler.fast, a
+ * guard against cycles. `empty`: it has no items.
+ */
+static int begin_container(torshi_dump *d, PyObject *obj, Py_ssize_t solo, enum opcode binary,
+                           enum opcode text, int empty)
+{
+    int alone = Py_REFCNT(obj) == solo;
+    if (TORSHI_UNLIKELY(d->fast)) {
+        /* The guard's dict is made here, and making it may start the collector. */
+        if (leave_engine(d) < 0 || fast_enter(d, obj) < 0) {
+            return -1;
+        }
+        if (empty && fast_leave(d, obj) < 0) {
+            return -1;
+        }
+        if (!empty && push_task(d, TASK_LEAVE_FAST, Py_NewRef(obj), NULL) == NULL) {
+            return -1;
+        }
+    }
+    if (TORSHI_LIKELY(d->bin)) {
+        if (out_op(d, binary) < 0) {
+            return -1;
+        }
+    } else if (out_op(d, OP_MARK) < 0 || out_op(d, text) < 0) {
+        return -1;
+    }
+    return memoize_alone(d, obj, alone);
+}
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+int save_list(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
+{
+    Py_ssize_t n = PyList_GET_SIZE(obj);
+    torshi_task *t;
+    if (begin_container(d, obj, solo, OP_EMPTY_LIST, OP_LIST, n == 0) < 0) {
+        return SAVE_ERROR;
+    }
+    if (n == 0) {
+        return SAVE_DONE;
+    }
+    if (d->proto == 0) {
+        PyObject *iterator = leave_engine(d) < 0 ? NULL : PyObject_GetIter(obj);
+        if (iterator == NULL || push_task(d, TASK_ITEMS, NULL, iterator) == NULL) {
+            return SAVE_ERROR;
+        }
+        return SAVE_PUSHED;
+    }
+    t = push_task(d, TASK_LIST, Py_NewRef(obj), NULL);
+    if (t == NULL) {
+        return SAVE_ERROR;
+    }
+    if (n == 1) {
+        t->step = WALK_SINGLE;
+        return SAVE_PUSHED;
+    }
+    return out_op(d, OP_MARK) < 0 ? SAVE_ERROR : SAVE_PUSHED;
+}
+
+static int step_single_item(torshi_dump *d)
+{
+    torshi_task *t = &d->tasks[d->top - 1];
+    if (t->u.walk.pos == 0) {
+        int status;
+        t->u.walk.pos = 1;
+        status = save_object(d, PyList_GET_ITEM(t->obj, 0), d->memo.solo);
+        if (status != SAVE_DONE) {
+            return status;
+        }
+    }
+    if (out_op(d, OP_APPEND) < 0) {
+        return SAVE_ERROR;
+    }
+    pop_task(d);
+    return SAVE_DONE;
+}
+
+int step_list(torshi_dump *d)
+{
+    size_t at = d->top - 1;
+    torshi_task *t = &d->tasks[at];
+    PyObject *list = t->obj;
+    Py_ssize_t pos = t->u.walk.pos, n = t->u.walk.n;
+    if (t->step & WALK_SINGLE) {
+        return step_single_item(d);
+    }
+    for (;;) {
+        PyObject *item;
+        PyTypeObject *type;
+        int status;
+        if (TORSHI_UNLIKELY(n == BATCH_SIZE || pos >= PyList_GET_SIZE(list))) {
+            if (out_op(d, OP_APPENDS) < 0) {
+                return SAVE_ERROR;
+            }
+            if (pos >= PyList_GET_SIZE(list)) {
+                break;
+            }
+            if (out_op(d, OP_MARK) < 0) {
+                return SAVE_ERROR;
+            }
+            n = 0;
+        }
+        item = PyList_GET_ITEM(list, pos);
+        type = Py_TYPE(item);
+        pos++;
+        n++;
+        if (TORSHI_LIKELY(d->p < d->soft)) {
+            if (type == &PyUnicode_Type) {
+                status = save_str(d, item, d->memo.solo);
+            } else if (try_atom(d, item, type)) {
+                continue;
+            } else {
+                status = save_value(d, item, d->memo.solo);
+            }
+        } else {
+            status = save_object(d, item, d->memo.solo);
+        }
+        if (status != SAVE_DONE) {
+            t = &d->tasks[at];
+            t->u.walk.pos = pos;
+            t->u.walk.n = n;
+            return status;
+        }
+    }
+    pop_task(d);
+    return SAVE_DONE;
+}
+
+/* ---- dict ------------------------------------------------------------------------------------ */
+
+int save_dict(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
+{
+    Py_ssize_t n = PyDict_GET_SIZE(obj);
+    torshi_task *t;
+    if (TORSHI_UNLIKELY(d->memo.unmade_count != 0 && d->memo.unmade_stale) &&
+        ((PyDictObject *)obj)->ma_values != NULL) {
+        /* It may be the __dict__ of an instance that had none when it was written. */
+        memo_slot *slot;
+        if (leave_engine(d) < 0 || memo_adopt_dicts(&d->memo) < 0) {
+            return SAVE_ERROR;
+        }
+        slot = memo_probe(&d->memo, obj);
+        if (memo_slot_used(&d->memo, slot) && slot->code != MEMO_COLUMN_CODE) {
+            return save_met(d, obj, slot->code);
+        }
+        solo = -1;
+    }
+    if (begin_container(d, obj, solo, OP_EMPTY_DICT, OP_DICT, n == 0) < 0) {
+        return SAVE_ERROR;
+    }
+    if (n == 0) {
+        return SAVE_DONE;
+    }
+    if (d->proto == 0) {
+        PyObject *items, *iterator;
+        if (leave_engine(d) < 0) {
+            return SAVE_ERROR;
+        }
+        items = PyObject_CallMethodNoArgs(obj, d->st->str_items);
+        iterator = items == NULL ? NULL : PyObject_GetIter(items);
+        Py_XDECREF(items);
+        if (iterator == NULL || push_task(d, TASK_PAIRS, NULL, iterator) == NULL) {
+            return SAVE_ERROR;
+        }
+        return SAVE_PUSHED;
+    }
+    t = push_task(d, TASK_DICT, Py_NewRef(obj), NULL);
+    if (t == NULL) {
+        return SAVE_ERROR;
+    }
+    t->u.walk.size = n;
+    if (n == 1) {
+        t->step = WALK_SINGLE;
+        return SAVE_PUSHED;
+    }
+    return out_op(d, OP_MARK) < 0 ? SAVE_ERROR : SAVE_PUSHED;
+}
+
+/* A place in a dict: through its entries where they can be read, else by PyDict_Next. Positions
+   mean the same either way. */
+typedef struct dict_cursor {
+    PyObject *owner; /* the dict, or the instance whose attributes are walked */
+    PyObject *dict;  /* borrowed; NULL: the instance has not made one */
+    torshi_dict_view view;
+    int attrs;
+    int direct;
+    Py_ssize_t pos;
+    uint64_t epoch; /* in which view was taken */
+    Py_ssize_t key_solo;
+} dict_cursor;
+
+static int cursor_refresh(torshi_dump *d, dict_cursor *c)
+{
+    c->epoch = d->st->savers->epoch;
+    c->direct = 0;
+    if (c->attrs) {
+        torshi_instance_view instance;
+        if (d->st->internals && internals_instance_view(c->owner, &instance)) {
+            c->dict = instance.dict;
+            c->view = instance.view;
+            c->direct = c->dict == NULL;
+            c->key_solo = -1;
+        } else {
+            c->dict = PyObject_GenericGetDict(c->owner, NULL);
+            if (c->dict == NULL) {
+                return -1;
+            }
+            Py_DECREF(c->dict); /* the instance has it */
+        }
+    }
+    if (c->dict != NULL) {
+        c->direct = d->st->internals && internals_dict_view(c->dict, &c->view);
+        /* Keys of a split table belong to many dicts. */
+        c->key_solo = ((PyDictObject *)c->dict)->ma_values != NULL ? -1 : d->memo.solo;
+    }
+    return 0;
+}
+
+FAST_INLINE int cursor_next(dict_cursor *c, PyObject **key, PyObject **value)
+{
+    if (TORSHI_LIKELY(c->direct)) {
+        while (c->pos < c->view.count) {
+            const unsigned char *entry = c->view.base + (size_t)c->pos * c->view.stride;
+            *value = c->view.values != NULL
+                         ? c->view.values[c->pos]
+                         : *(PyObject *const *)(const void *)(entry + c->view.value_offset);
+            *key = *(PyObject *const *)(const void *)(entry + c->view.key_offset);
+            c->pos++;
+            if (*value != NULL) {
+                return 1;
+            }
+        }
+        return 0;
+    }
+    return PyDict_Next(c->dict, &c->pos, key, value);
+}
+
+/* The end of a batch: SETITEMS, and the check of the size that comes with it. */
+static int end_dict_batch(torshi_dump *d, const dict_cursor *c, Py_ssize_t size)
+{
+    Py_ssize_t now = c->dict != NULL ? PyDict_GET_SIZE(c->dict) : c->view.used;
+    if (out_op(d, OP_SETITEMS) < 0) {
+        return -1;
+    }
+    if (now != size) {
+        PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+        return -1;
+    }
+    return 0;
+}
+
+/* Whether saving this key at once runs nothing but the engine. */
+FAST_INLINE int key_is_quiet(const torshi_dump *d, PyObject *key, PyTypeObject *type)
+{
+    return type == &PyUnicode_Type &&
+           (d->write == NULL || PyUnicode_GET_LENGTH(key) < FRAME_TARGET / 4);
+}
+
+/* A key that may run code, and then its value; the value is kept in the task. SAVE_*. */
+static TORSHI_NOINLINE int save_pair_slowly(torshi_dump *d, size_t at, PyObject *key,
+                                            PyObject *value, Py_ssize_t key_solo)
+{
+    torshi_task *t = &d->tasks[at];
+    int status;
+    t->extra = Py_NewRef(value);
+    t->step |= WALK_VALUE_DUE;
+    status = save_object(d, key, key_solo);
+    if (status != SAVE_DONE) {
+        return status;
+    }
+    t = &d->tasks[at];
+    t->step &= ~WALK_VALUE_DUE;
+    status = save_object(d, value, -1);
+    if (status == SAVE_DONE) {
+        t = &d->tasks[at];
+        t->extra = NULL;
+        Py_DECREF(value);
+    }
+    return status;
+}
+
+/* Finish the pair that was suspended: SAVE_*. */
+static int resume_pair(torshi_dump *d, size_t at)
+{
+    torshi_task *t = &d->tasks[at];
+    PyObject *value;
+    if (t->step & WALK_VALUE_DUE) {
+        int status;
+        t->step &= ~WALK_VALUE_DUE;
+        status = save_object(d, t->extra, -1);
+        if (status != SAVE_DONE) {
+            return status;
+        }
+        t = &d->tasks[at];
+    }
+    value = t->extra;
+    t->extra = NULL;
+    Py_DECREF(value);
+    return SAVE_DONE;
+}
+
+int step_dict(torshi_dump *d)
+{
+    size_t at = d->top - 1;
+    torshi_task *t = &d->tasks[at];
+    torshi_savers *s = d->st->savers;
+    dict_cursor c;
+    Py_ssize_t n = t->u.walk.n;
+    Py_ssize_t size = t->u.walk.size;
+    int single = (t->step & WALK_SINGLE) != 0;
+    int status;
+    c.owner = t->obj;
+    c.attrs = (t->step & WALK_ATTRS) != 0;
+    c.dict = c.attrs ? NULL : t->obj;
+    c.pos = t->u.walk.pos;
+    if (t->extra != NULL) {
+        status = resume_pair(d, at);
+        if (status != SAVE_DONE) {
+            return status;
+        }
+    }
+    if (cursor_refresh(d, &c) < 0) {
+        return SAVE_ERROR;
+    }
+    while (!(single && n == 1)) {
+        PyObject *key, *value;
+        PyTypeObject *type;
+        if (TORSHI_UNLIKELY(n == BATCH_SIZE)) {
+            if (end_dict_batch(d, &c, size) < 0 || out_op(d, OP_MARK) < 0) {
+                return SAVE_ERROR;
+            }
+            n = 0;
+        }
+        if (!cursor_next(&c, &key, &value)) {
+            break;
+        }
+        n++;
+        type = Py_TYPE(key);
+        if (TORSHI_LIKELY(d->p < d->soft) &&
+            (TORSHI_LIKELY(key_is_quiet(d, key, type)) || try_atom(d, key, type))) {
+            if (type == &PyUnicode_Type && save_str(d, key, c.key_solo) < 0) {
+                return SAVE_ERROR;
+            }
+            type = Py_TYPE(value);
+            if (TORSHI_LIKELY(d->p < d->soft)) {
+                if (type == &PyUnicode_Type) {
+                    status = save_str(d, value, d->memo.solo);
+                } else if (try_atom(d, value, type)) {
+                    continue;
+                } else {
+                    status = save_value(d, value, d->memo.solo);
+                }
+            } else {
+                status = save_object(d, value, d->memo.solo);
+            }
+        } else {
+            status = save_pair_slowly(d, at, key, value, c.key_solo);
+        }
+        if (status != SAVE_DONE) {
+            t = &d->tasks[at];
+            t->u.walk.pos = c.pos;
+            t->u.walk.n = n;
+            return status;
+        }
+        if (TORSHI_UNLIKELY(s->epoch != c.epoch) && cursor_refresh(d, &c) < 0) {
+            return SAVE_ERROR;
+        }
+    }
+    if (single) {
+        if (out_op(d, OP_SETITEM) < 0) {
+            return SAVE_ERROR;
+        }
+    } else if (end_dict_batch(d, &c, size) < 0) {
+        return SAVE_ERROR;
+    }
+    pop_task(d);
+    return SAVE_DONE;
+}
+
+/* ---- tuple ----------------------------------------------------------------------------------- */
+
+int save_tuple(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(obj);
+    int shared = Py_REFCNT(obj) != solo;
+    torshi_task *t;
+    if (n == 0) {
+        return d->proto ? out_op(d, OP_EMPTY_TUPLE) : out_write(d, "(t", 2);
+    }
+    if ((n > 3 || d->proto < 2) && out_op(d, OP_MARK) < 0) {
+        return SAVE_ERROR;
+    }
+    t = push_task(d, TASK_TUPLE, Py_NewRef(obj), NULL);
+    if (t == NULL) {
+        return SAVE_ERROR;
+    }
+    t->step = shared ? WALK_SHARED : 0;
+    return SAVE_PUSHED;
+}
+
+/* A tuple or frozenset that turned out to contain itself: drop what is on the stack (`pops` POPs,
+   or POP_MARK when 0) and fetch it. SAVE_*. */
+static int replace_by_get(torshi_dump *d, PyObject *obj, uint32_t code, Py_ssize_t pops)
+{
+    int status;
+    if (pops == 0 && out_op(d, OP_POP_MARK) < 0) {
+        return SAVE_ERROR;
+    }
+    for (; pops > 0; pops--) {
+        if (out_op(d, OP_POP) < 0) {
+            return SAVE_ERROR;
+        }
+    }
+    Py_INCREF(obj);
+    pop_task(d);
+    status = save_met(d, obj, code);
+    Py_DECREF(obj);
+    return status;
+}
+
+static int finish_tuple(torshi_dump *d, PyObject *obj, int shared)
+{
+    static const unsigned char short_ops[] = {0, OP_TUPLE1, OP_TUPLE2, OP_TUPLE3};
+    Py_ssize_t n = PyTuple_GET_SIZE(obj);
+    int is_short = n <= 3 && d->proto >= 2;
+    int alone = !shared && d->memo.quiet;
+    if (!alone) {
+        memo_slot *slot = memo_probe(&d->memo, obj);
+        if (memo_slot_used(&d->memo, slot) && slot->code != MEMO_COLUMN_CODE) {
+            return replace_by_get(d, obj, slot->code, is_short ? n : d->bin ? 0 : n + 1);
+        }
+    }
+    if (out_op(d, is_short ? (enum opcode)short_ops[n] : OP_TUPLE) < 0 ||
+        memoize_alone(d, obj, alone) < 0) {
+        return SAVE_ERROR;
+    }
+    pop_task(d);
+    return SAVE_DONE;
+}
+
+int step_tuple(torshi_dump *d)
+{
+    size_t at = d->top - 1;
+    torshi_task *t = &d->tasks[at];
+    PyObject *tuple = t->obj;
+    Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+    Py_ssize_t pos = t->u.walk.pos;
+    int shared = (t->step & WALK_SHARED) != 0;
+    while (pos < n) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, pos);
+        Py_ssize_t solo = shared ? -1 : d->memo.solo;
+        PyTypeObject *type = Py_TYPE(item);
+        int status;
+        pos++;
+        if (TORSHI_LIKELY(d->p < d->soft)) {
+            if (type == &PyUnicode_Type) {
+                status = save_str(d, item, solo);
+            } else if (try_atom(d, item, type)) {
+                continue;
+            } else {
+                status = save_value(d, item, solo);
+            }
+        } else {
+            status = save_object(d, item, solo);
+        }
+        if (status != SAVE_DONE) {
+            d->tasks[at].u.walk.pos = pos;
+            return status;
+        }
+    }
+    return finish_tuple(d, tuple, shared);
+}
+
+/* ---- set, frozenset -------------------------------------------------------------------------- */
+
+/* Before protocol 4: type(list of the items). */
+static int save_set_by_reduce(torshi_dump *d, PyObject *obj)
+{
+    PyObject *items = leave_engine(d) < 0 ? NULL : PySequence_List(obj);
+    PyObject *value;
+    if (items == NULL) {
+        return SAVE_ERROR;
+    }
+    value = Py_BuildValue("(O(N))", (PyObject *)Py_TYPE(obj), items);
+    return value == NULL ? SAVE_ERROR : save_reduce(d, value, obj);
+}
+
+/* The item at or after *pos in the table of a set, borrowed, or NULL; moves *pos behind it. */
+static PyObject *next_member(PyObject *set, Py_ssize_t *pos)
+{
+    const PySetObject *so = (const PySetObject *)set;
+    while (*pos <= so->mask) {
+        const setentry *entry = &so->table[*pos];
+        ++*pos;
+        /* What was removed leaves a dummy, whose hash is -1. */
+        if (entry->key != NULL && entry->hash != -1) {
+            return entry->key;
+        }
+    }
+    return NULL;
+}
+
+int save_set(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
+{
+    int alone = Py_REFCNT(obj) == solo;
+    torshi_task *t;
+    if (d->proto < 4) {
+        return save_set_by_reduce(d, obj);
+    }
+    if (out_op(d, OP_EMPTY_SET) < 0 || memoize_alone(d, obj, alone) < 0) {
+        return SAVE_ERROR;
+    }
+    if (PySet_GET_SIZE(obj) == 0) {
+        return SAVE_DONE;
+    }
+    t = push_task(d, TASK_SET, Py_NewRef(obj), NULL);
+    if (t == NULL || out_op(d, OP_MARK) < 0) {
+        return SAVE_ERROR;
+    }
+    t->u.walk.size = PySet_GET_SIZE(obj);
+    return SAVE_PUSHED;
+}
+
+int step_set(torshi_dump *d)
+{
+    size_t at = d->top - 1;
+    torshi_task *t = &d->tasks[at];
+    PyObject *set = t->obj;
+    Py_ssize_t size = t->u.walk.size;
+    for (;;) {
+        PyObject *item = NULL;
+        int status;
+        t = &d->tasks[at];
+        if (t->u.walk.n < BATCH_SIZE) {
+            item = next_member(set, &t->u.walk.pos);
+        }
+        if (item != NULL) {
+            t->u.walk.n++;
+            status = save_object(d, item, d->memo.solo);
+            if (status != SAVE_DONE) {
+                return status;
+            }
+            continue;
+        }
+        if (out_op(d, OP_ADDITEMS) < 0) {
+            return SAVE_ERROR;
+        }
+        if (PySet_GET_SIZE(set) != size) {
+            PyErr_SetString(PyExc_RuntimeError, "set changed size during iteration");
+            return SAVE_ERROR;
+        }
+        if (t->u.walk.n < BATCH_SIZE) {
+            break;
+        }
+        t->u.walk.n = 0;
+        if (out_op(d, OP_MARK) < 0) {
+            return SAVE_ERROR;
+        }
+    }
+    pop_task(d);
+    return SAVE_DONE;
+}
+
+int save_frozenset(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
+{
+    int shared = Py_REFCNT(obj) != solo;
+    torshi_task *t;
+    if (d->proto < 4) {
+        return save_set_by_reduce(d, obj);
+    }
+    t = push_task(d, TASK_FROZENSET, Py_NewRef(obj), NULL);
+    if (t == NULL || out_op(d, OP_MARK) < 0) {
+        return SAVE_ERROR;
+    }
+    t->step = shared ? WALK_SHARED : 0;
+    return SAVE_PUSHED;
+}
+
+int step_frozenset(torshi_dump *d)
+{
+    size_t at = d->top - 1;
+    PyObject *set = d->tasks[at].obj;
+    int shared = (d->tasks[at].step & WALK_SHARED) != 0;
+    int alone;
+    for (;;) {
+        PyObject *item = next_member(set, &d->tasks[at].u.walk.pos);
+        int status;
+        if (item == NULL) {
+            break;
+        }
+        status = save_object(d, item, shared ? -1 : d->memo.solo);
+        if (status != SAVE_DONE) {
+            return status;
+        }
+    }
+    alone = !shared && d->memo.quiet;
+    if (!alone) {
+        memo_slot *slot = memo_probe(&d->memo, set);
+        if (memo_slot_used(&d->memo, slot) && slot->code != MEMO_COLUMN_CODE) {
+            return replace_by_get(d, set, slot->code, 0);
+        }
+    }
+    if (out_op(d, OP_FROZENSET) < 0 || memoize_alone(d, set, alone) < 0) {
+        return SAVE_ERROR;
+    }
+    pop_task(d);
+    return SAVE_DONE;
+}

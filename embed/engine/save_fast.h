@@ -1,0 +1,187 @@
+/*
+ * save_fast.h - the inlined part of saving: atoms, short strings, memo look-ups.
+ *
+ * Everything here relies on OUT_SLACK bytes of room, which whoever saw d->p < d->soft has.
+ */
+#ifndef TORSHI_ENGINE_SAVE_FAST_H
+#define TORSHI_ENGINE_SAVE_FAST_H
+
+#include "save.h"
+
+#include <string.h>
+
+#define FAST_INLINE static inline __attribute__((always_inline))
+
+/* The value of an exact int of few digits: 1, or 0 when it has more (no exception). */
+FAST_INLINE int small_int(PyObject *obj, int64_t *value)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    if (TORSHI_LIKELY(PyUnstable_Long_IsCompact((PyLongObject *)obj))) {
+        *value = (int64_t)PyUnstable_Long_CompactValue((PyLongObject *)obj);
+        return 1;
+    }
+#else
+    const digit *digits = ((PyLongObject *)obj)->ob_digit;
+    switch (Py_SIZE(obj)) {
+    case 0:
+        *value = 0;
+        return 1;
+    case 1:
+        *value = (int64_t)digits[0];
+        return 1;
+    case -1:
+        *value = -(int64_t)digits[0];
+        return 1;
+    default:
+        break;
+    }
+#endif
+    return 0;
+}
+
+/* BININT1, BININT2 or BININT of a value that fits 32 bits; returns the new end. */
+FAST_INLINE unsigned char *put_int(unsigned char *p, int64_t value)
+{
+    uint32_t v = (uint32_t)value;
+    if (v < 0x100) {
+        p[0] = OP_BININT1;
+        p[1] = (unsigned char)v;
+        return p + 2;
+    }
+    if (v < 0x10000) {
+        p[0] = OP_BININT2;
+        p[1] = (unsigned char)v;
+        p[2] = (unsigned char)(v >> 8);
+        return p + 3;
+    }
+    p[0] = OP_BININT;
+    p[1] = (unsigned char)v;
+    p[2] = (unsigned char)(v >> 8);
+    p[3] = (unsigned char)(v >> 16);
+    p[4] = (unsigned char)(v >> 24);
+    return p + 5;
+}
+
+FAST_INLINE unsigned char *put_float(unsigned char *p, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    p[0] = OP_BINFLOAT;
+    for (int i = 0; i < 8; i++) {
+        p[1 + i] = (unsigned char)(bits >> (56 - 8 * i));
+    }
+    return p + 9;
+}
+
+/* GET of a number below 2**32, binary form. */
+FAST_INLINE unsigned char *put_get(unsigned char *p, uint32_t number)
+{
+    if (number < 256) {
+        p[0] = OP_BINGET;
+        p[1] = (unsigned char)number;
+        return p + 2;
+    }
+    p[0] = OP_LONG_BINGET;
+    p[1] = (unsigned char)number;
+    p[2] = (unsigned char)(number >> 8);
+    p[3] = (unsigned char)(number >> 16);
+    p[4] = (unsigned char)(number >> 24);
+    return p + 5;
+}
+
+/* Memoize obj, known to be absent, at `slot` (NULL: it was not looked up, its reference count being
+   solo); writes the opcode. 0 or -1. */
+FAST_INLINE int memoize_new(torshi_dump *d, memo_slot *slot, PyObject *obj)
+{
+    int status;
+    if (TORSHI_UNLIKELY(d->fast)) {
+        return 0;
+    }
+    status = slot == NULL ? memo_log(&d->memo, obj) : memo_put_at(&d->memo, slot, obj);
+    if (TORSHI_UNLIKELY(status < 0)) {
+        return -1;
+    }
+    if (TORSHI_LIKELY(d->proto >= 4)) {
+        return out_op(d, OP_MEMOIZE);
+    }
+    return write_memo_op(d, (Py_ssize_t)d->memo.count - 1);
+}
+
+/* Memoize obj, known to be absent; `alone`: its count was solo, and has been while it was written
+   unless the memo is not quiet any more. 0 or -1. */
+FAST_INLINE int memoize_alone(torshi_dump *d, PyObject *obj, int alone)
+{
+    if (alone && d->memo.quiet) {
+        return memoize_new(d, NULL, obj);
+    }
+    return memoize(d, obj);
+}
+
+/* An exact str: GET, or the string and its memo opcode. 0 or -1 (SAVE_*). */
+FAST_INLINE int save_str(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
+{
+    memo_slot *slot = NULL;
+    if (Py_REFCNT(obj) != solo) {
+        slot = memo_probe(&d->memo, obj);
+        if (memo_slot_used(&d->memo, slot)) {
+            uint32_t code = slot->code;
+            if (TORSHI_LIKELY(code < MEMO_NUMBER_LIMIT && d->bin)) {
+                d->p = put_get(d->p, code);
+                return 0;
+            }
+            if (code != MEMO_COLUMN_CODE) {
+                return save_met(d, obj, code);
+            }
+        }
+    }
+    if (TORSHI_LIKELY(PyUnicode_IS_COMPACT_ASCII(obj) && d->proto >= 4 && d->bin)) {
+        size_t n = (size_t)PyUnicode_GET_LENGTH(obj);
+        if (TORSHI_LIKELY(n < 256)) {
+            unsigned char *p;
+            if (TORSHI_UNLIKELY((size_t)(d->end - d->p) < n + OUT_SLACK) && out_grow(d, n) < 0) {
+                return -1;
+            }
+            p = d->p;
+            p[0] = OP_SHORT_BINUNICODE;
+            p[1] = (unsigned char)n;
+            memcpy(p + 2, PyUnicode_1BYTE_DATA(obj), n);
+            d->p = p + 2 + n;
+            return memoize_new(d, slot, obj);
+        }
+    }
+    return save_str_slowly(d, obj, slot == NULL);
+}
+
+/*
+ * What needs no look-up and no room beyond the slack: None, bool, int, float. 1 written,
+ * 0 something else (nothing written).
+ */
+FAST_INLINE int try_atom(torshi_dump *d, PyObject *obj, PyTypeObject *type)
+{
+    int64_t value;
+    if (type == &PyLong_Type) {
+        if (TORSHI_LIKELY(small_int(obj, &value) && value == (int32_t)value && d->bin)) {
+            d->p = put_int(d->p, value);
+            return 1;
+        }
+        return 0;
+    }
+    if (type == &PyFloat_Type) {
+        if (TORSHI_LIKELY(d->bin)) {
+            d->p = put_float(d->p, PyFloat_AS_DOUBLE(obj));
+            return 1;
+        }
+        return 0;
+    }
+    if (obj == Py_None) {
+        *d->p++ = OP_NONE;
+        return 1;
+    }
+    if (type == &PyBool_Type && d->proto >= 2) {
+        *d->p++ = obj == Py_True ? OP_NEWTRUE : OP_NEWFALSE;
+        return 1;
+    }
+    return 0;
+}
+
+#endif

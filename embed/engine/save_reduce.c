@@ -1,0 +1,604 @@
+/*
+ * save_reduce.c - objects that have a reducer, and what reducers return.
+ */
+#include "save.h"
+
+#include "save_fast.h"
+
+int lookup_attr(PyObject *obj, PyObject *name, PyObject **value)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyObject_GetOptionalAttr(obj, name, value);
+#else
+    return _PyObject_LookupAttr(obj, name, value);
+#endif
+}
+
+/* ---- endless reductions ---------------------------------------------------------------------- */
+
+/*
+ * The topmost task is a reduction of obj that a reducer or hook brought about. Too many that are
+ * not finished, or too many of one object, are endless. Looking for the latter costs a walk over
+ * the stack, so it is done whenever another `limit` of them have come together.
+ */
+static int count_reduction(torshi_dump *d, PyObject *obj)
+{
+    size_t limit = (size_t)Py_GetRecursionLimit();
+    size_t same = 0;
+    d->tasks[d->top - 1].u.batch.n = 1;
+    d->unfinished++;
+    if (TORSHI_LIKELY(d->unfinished % limit != 0)) {
+        return 0;
+    }
+    for (size_t i = 0; i < d->top; i++) {
+        const torshi_task *t = &d->tasks[i];
+        same += (t->kind == TASK_REDUCE || t->kind == TASK_PERSID) && t->obj == obj;
+    }
+    if (same >= limit || d->unfinished >= REDUCTIONS_LIMIT * limit) {
+        PyErr_SetString(PyExc_RecursionError,
+                        "maximum recursion depth exceeded while pickling an object");
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- what a reducer returned ----------------------------------------------------------------- */
+
+/* torshi_task.step of TASK_REDUCE: what is to be done next. */
+enum reduce_step {
+    REDUCE_CALLABLE,
+    REDUCE_ARGS,
+    REDUCE_CALL,
+    NEWOBJ_CLASS,
+    NEWOBJ_ARGS,
+    NEWOBJ_CALL,
+    NEWOBJ_EX_CLASS,
+    NEWOBJ_EX_ARGS,
+    NEWOBJ_EX_KWARGS,
+    NEWOBJ_EX_CALL,
+    PARTIAL_CALLABLE,
+    PARTIAL_ARGS,
+    MEMOIZE_OBJECT,
+    SAVE_ITEMS,
+    SAVE_PAIRS,
+    SAVE_STATE,
+    BUILD_STATE,
+    SETTER_OBJECT,
+    SETTER_STATE,
+    SETTER_CALL,
+};
+
+/* Item i of the tuple, borrowed; NULL when it is absent or None. */
+static PyObject *part(PyObject *value, Py_ssize_t i)
+{
+    PyObject *item = i < PyTuple_GET_SIZE(value) ? PyTuple_GET_ITEM(value, i) : NULL;
+    return item == Py_None ? NULL : item;
+}
+
+static int check_parts(torshi_dump *d, PyObject *value)
+{
+    PyObject *error = d->st->PicklingError;
+    Py_ssize_t n = PyTuple_GET_SIZE(value);
+    PyObject *item;
+    if (n < 2 || n > 6) {
+        PyErr_SetString(error, "tuple returned by __reduce__ must contain 2 through 6 elements");
+        return -1;
+    }
+    if (!PyCallable_Check(PyTuple_GET_ITEM(value, 0))) {
+        PyErr_SetString(error, "first item of the tuple returned by __reduce__ must be callable");
+        return -1;
+    }
+    if (!PyTuple_Check(PyTuple_GET_ITEM(value, 1))) {
+        PyErr_SetString(error, "second item of the tuple returned by __reduce__ must be a tuple");
+        return -1;
+    }
+    item = part(value, 3);
+    if (item != NULL && !PyIter_Check(item)) {
+        PyErr_Format(error,
+                     "fourth element of the tuple returned by __reduce__ must be an iterator, not "
+                     "%s",
+                     Py_TYPE(item)->tp_name);
+        return -1;
+    }
+    item = part(value, 4);
+    if (item != NULL && !PyIter_Check(item)) {
+        PyErr_Format(error,
+                     "fifth element of the tuple returned by __reduce__ must be an iterator, not "
+                     "%s",
+                     Py_TYPE(item)->tp_name);
+        return -1;
+    }
+    item = part(value, 5);
+    if (item != NULL && !PyCallable_Check(item)) {
+        PyErr_Format(error,
+                     "sixth element of the tuple returned by __reduce__ must be a function, not "
+                     "%s",
+                     Py_TYPE(item)->tp_name);
+        return -1;
+    }
+    return 0;
+}
+
+static int check_newobj_ex(torshi_dump *d, PyObject *args)
+{
+    PyObject *error = d->st->PicklingError;
+    PyObject *item;
+    if (PyTuple_GET_SIZE(args) != 3) {
+        PyErr_Format(error, "length of the NEWOBJ_EX argument tuple must be exactly 3, not %zd",
+                     PyTuple_GET_SIZE(args));
+        return -1;
+    }
+    item = PyTuple_GET_ITEM(args, 0);
+    if (!PyType_Check(item)) {
+        PyErr_Format(error, "first item from NEWOBJ_EX argument tuple must be a class, not %.200s",
+                     Py_TYPE(item)->tp_name);
+        return -1;
+    }
+    item = PyTuple_GET_ITEM(args, 1);
+    if (!PyTuple_Check(item)) {
+        PyErr_Format(error, "second item from NEWOBJ_EX argument tuple must be a tuple, not %.200s",
+                     Py_TYPE(item)->tp_name);
+        return -1;
+    }
+    item = PyTuple_GET_ITEM(args, 2);
+    if (!PyDict_Check(item)) {
+        PyErr_Format(error, "third item from NEWOBJ_EX argument tuple must be a dict, not %.200s",
+                     Py_TYPE(item)->tp_name);
+        return -1;
+    }
+    return 0;
+}
+
+static int check_newobj(torshi_dump *d, PyObject *args, PyObject *obj)
+{
+    PyObject *error = d->st->PicklingError;
+    PyObject *cls, *obj_class;
+    int same;
+    if (PyTuple_GET_SIZE(args) < 1) {
+        PyErr_SetString(error, "__newobj__ arglist is empty");
+        return -1;
+    }
+    cls = PyTuple_GET_ITEM(args, 0);
+    if (!PyType_Check(cls)) {
+        PyErr_SetString(error, "args[0] from __newobj__ args is not a type");
+        return -1;
+    }
+    if (obj == NULL) {
+        return 0;
+    }
+    if (lookup_attr(obj, d->st->str_class, &obj_class) < 0) {
+        return -1;
+    }
+    same = obj_class == cls || (obj_class == NULL && (PyObject *)Py_TYPE(obj) == cls);
+    Py_XDECREF(obj_class);
+    if (!same) {
+        PyErr_SetString(error, "args[0] from __newobj__ args has the wrong class");
+        return -1;
+    }
+    return 0;
+}
+
+/* Look at the tuple and at the callable's name; the step to begin with, or -1. */
+static int first_step(torshi_dump *d, PyObject *value, PyObject *obj)
+{
+    PyObject *name = NULL;
+    int newobj = 0, newobj_ex = 0;
+    PyObject *args;
+    if (check_parts(d, value) < 0) {
+        return -1;
+    }
+    args = PyTuple_GET_ITEM(value, 1);
+    if (d->proto >= 2) {
+        PyObject *callable = PyTuple_GET_ITEM(value, 0);
+        if (callable == d->st->savers->newobj) {
+            newobj = 1;
+        } else {
+            if (lookup_attr(callable, d->st->str_name, &name) < 0) {
+                return -1;
+            }
+            if (name != NULL && PyUnicode_Check(name)) {
+                newobj_ex = PyUnicode_Compare(name, d->st->str_newobj_ex) == 0;
+                newobj = !newobj_ex && PyUnicode_Compare(name, d->st->str_newobj) == 0;
+            }
+            Py_XDECREF(name);
+        }
+    }
+    if (newobj_ex) {
+        if (check_newobj_ex(d, args) < 0) {
+            return -1;
+        }
+        return d->proto >= 4 ? NEWOBJ_EX_CLASS : PARTIAL_CALLABLE;
+    }
+    if (newobj) {
+        return check_newobj(d, args, obj) < 0 ? -1 : NEWOBJ_CLASS;
+    }
+    return REDUCE_CALLABLE;
+}
+
+/* The same as save_reduce, for what a reducer did return when `counted`. */
+static int begin_reduce(torshi_dump *d, PyObject *value, PyObject *obj, int counted)
+{
+    torshi_task *t = push_task(d, TASK_REDUCE, Py_XNewRef(obj), value);
+    size_t at = d->top - 1;
+    int step;
+    if (t == NULL || (counted && count_reduction(d, obj) < 0)) {
+        return SAVE_ERROR;
+    }
+    step = first_step(d, value, obj);
+    if (step < 0) {
+        return SAVE_ERROR;
+    }
+    d->tasks[at].step = (uint32_t)step;
+    return SAVE_PUSHED;
+}
+
+int save_reduce(torshi_dump *d, PyObject *value, PyObject *obj)
+{
+    return begin_reduce(d, value, obj, 0);
+}
+
+/* Save something that only we hold, and let go of it: SAVE_*. */
+static int save_temporary(torshi_dump *d, PyObject *obj)
+{
+    int status;
+    if (obj == NULL) {
+        return SAVE_ERROR;
+    }
+    status = save_object(d, obj, -1);
+    Py_DECREF(obj);
+    return status;
+}
+
+/* partial(cls.__new__, cls, *args, **kwargs), for protocols without NEWOBJ_EX; new or NULL. */
+static PyObject *make_partial(torshi_dump *d, PyObject *newobj_args)
+{
+    PyObject *cls = PyTuple_GET_ITEM(newobj_args, 0);
+    PyObject *args = PyTuple_GET_ITEM(newobj_args, 1);
+    PyObject *kwargs = PyTuple_GET_ITEM(newobj_args, 2);
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    PyObject *all = PyTuple_New(n + 2);
+    PyObject *cls_new, *callable;
+    if (all == NULL) {
+        return NULL;
+    }
+    cls_new = PyObject_GetAttr(cls, d->st->str_new);
+    if (cls_new == NULL) {
+        Py_DECREF(all);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(all, 0, cls_new);
+    PyTuple_SET_ITEM(all, 1, Py_NewRef(cls));
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyTuple_SET_ITEM(all, i + 2, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+    }
+    callable = PyObject_Call(d->st->functools_partial, all, kwargs);
+    Py_DECREF(all);
+    return callable;
+}
+
+/* The object has been made. In the memo it is already when it is part of its own arguments: then
+   what was made is thrown away, and that is all (SAVE_DONE, task popped). 1: go on. */
+static int memoize_object(torshi_dump *d, PyObject *obj, int *status)
+{
+    memo_slot *slot;
+    if (obj == NULL) {
+        return 1;
+    }
+    slot = memo_probe(&d->memo, obj);
+    if (memo_slot_used(&d->memo, slot) && slot->code != MEMO_COLUMN_CODE) {
+        uint32_t code = slot->code;
+        if (out_op(d, OP_POP) < 0) {
+            *status = SAVE_ERROR;
+            return 0;
+        }
+        Py_INCREF(obj);
+        pop_task(d);
+        *status = save_met(d, obj, code);
+        Py_DECREF(obj);
+        return 0;
+    }
+    if (memoize(d, obj) < 0) {
+        *status = SAVE_ERROR;
+        return 0;
+    }
+    return 1;
+}
+
+/* Do one step, having set the next: SAVE_*. */
+static int reduce_once(torshi_dump *d, enum reduce_step step)
+{
+    torshi_task *t = &d->tasks[d->top - 1];
+    PyObject *value = t->extra;
+    PyObject *obj = t->obj;
+    PyObject *args = PyTuple_GET_ITEM(value, 1);
+    PyObject *item;
+    int status;
+    t->step = (uint32_t)step + 1;
+    switch (step) {
+    case REDUCE_CALLABLE:
+        return save_object(d, PyTuple_GET_ITEM(value, 0), -1);
+    case REDUCE_ARGS:
+        return save_object(d, args, -1);
+    case NEWOBJ_CLASS:
+    case NEWOBJ_EX_CLASS:
+        return save_object(d, PyTuple_GET_ITEM(args, 0), -1);
+    case NEWOBJ_ARGS:
+        return save_temporary(d, PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args)));
+    case NEWOBJ_EX_ARGS:
+        return save_object(d, PyTuple_GET_ITEM(args, 1), -1);
+    case NEWOBJ_EX_KWARGS:
+        return save_object(d, PyTuple_GET_ITEM(args, 2), -1);
+    case PARTIAL_CALLABLE:
+        return save_temporary(d, make_partial(d, args));
+    case PARTIAL_ARGS:
+        t->step = REDUCE_CALL;
+        return save_temporary(d, PyTuple_New(0));
+    case REDUCE_CALL:
+        t->step = MEMOIZE_OBJECT;
+        return out_op(d, OP_REDUCE);
+    case NEWOBJ_CALL:
+        t->step = MEMOIZE_OBJECT;
+        return out_op(d, OP_NEWOBJ);
+    case NEWOBJ_EX_CALL:
+        t->step = MEMOIZE_OBJECT;
+        return out_op(d, OP_NEWOBJ_EX);
+    case MEMOIZE_OBJECT:
+        return memoize_object(d, obj, &status) ? SAVE_DONE : status;
+    case SAVE_ITEMS:
+        item = part(value, 3);
+        if (item == NULL) {
+            return SAVE_DONE;
+        }
+        return push_task(d, TASK_ITEMS, NULL, Py_NewRef(item)) == NULL ? SAVE_ERROR : SAVE_PUSHED;
+    case SAVE_PAIRS:
+        item = part(value, 4);
+        if (item == NULL) {
+            return SAVE_DONE;
+        }
+        return push_task(d, TASK_PAIRS, NULL, Py_NewRef(item)) == NULL ? SAVE_ERROR : SAVE_PUSHED;
+    case SAVE_STATE:
+        if (part(value, 2) == NULL) {
+            pop_task(d);
+            return SAVE_DONE;
+        }
+        item = part(value, 5);
+        if (item != NULL) {
+            t->step = SETTER_OBJECT;
+            return save_object(d, item, -1);
+        }
+        return save_object(d, part(value, 2), -1);
+    case BUILD_STATE:
+        pop_task(d);
+        return out_op(d, OP_BUILD);
+    case SETTER_OBJECT:
+        return save_object(d, obj, -1);
+    case SETTER_STATE:
+        return save_object(d, part(value, 2), -1);
+    case SETTER_CALL:
+        pop_task(d);
+        return out_write(d, (const unsigned char[]){OP_TUPLE2, OP_REDUCE, OP_POP}, 3);
+    }
+    return SAVE_ERROR;
+}
+
+int step_reduce(torshi_dump *d)
+{
+    size_t top = d->top;
+    int status;
+    do {
+        status = reduce_once(d, (enum reduce_step)d->tasks[top - 1].step);
+    } while (status == SAVE_DONE && d->top == top);
+    return status;
+}
+
+/* ---- persistent_id --------------------------------------------------------------------------- */
+
+int save_persistent(torshi_dump *d, PyObject *obj, PyObject *pid)
+{
+    PyObject *text;
+    int status = SAVE_ERROR;
+    if (d->bin) {
+        if (push_task(d, TASK_PERSID, Py_NewRef(obj), NULL) == NULL ||
+            count_reduction(d, obj) < 0) {
+            Py_DECREF(pid);
+            return SAVE_ERROR;
+        }
+        return push_task(d, TASK_VALUE, pid, NULL) == NULL ? SAVE_ERROR : SAVE_PUSHED;
+    }
+    text = PyObject_Str(pid);
+    Py_DECREF(pid);
+    if (text == NULL) {
+        return SAVE_ERROR;
+    }
+    if (!PyUnicode_IS_ASCII(text)) {
+        PyErr_SetString(d->st->PicklingError, "persistent IDs in protocol 0 must be ASCII strings");
+    } else if (out_op(d, OP_PERSID) == 0 &&
+               out_write(d, PyUnicode_1BYTE_DATA(text), (size_t)PyUnicode_GET_LENGTH(text)) == 0 &&
+               out_write(d, "\n", 1) == 0) {
+        status = SAVE_DONE;
+    }
+    Py_DECREF(text);
+    return status;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+int save_by_row(torshi_dump *d, const saver_entry *entry, PyObject *obj, Py_ssize_t items)
+{
+    void *outer = d->plugin;
+    size_t base;
+    while (entry != NULL && items < entry->row->min_items) {
+        entry = entry->replaced;
+    }
+    if (entry == NULL) {
+        return SAVE_DECLINED;
+    }
+    if (push_task(d, TASK_HOLD, Py_NewRef(obj), NULL) == NULL || leave_engine(d) < 0) {
+        return SAVE_ERROR;
+    }
+    base = d->top;
+    for (; entry != NULL; entry = entry->replaced) {
+        int status;
+        if (items < entry->row->min_items) {
+            continue;
+        }
+        d->plugin = entry->plugin_state;
+        status = entry->row->save(entry->plugin_state, d, obj);
+        d->plugin = outer;
+        if (status == TORSHI_OK) {
+            reverse_tasks(d, base);
+            return SAVE_PUSHED;
+        }
+        if (status != TORSHI_DECLINE) {
+            return SAVE_ERROR;
+        }
+    }
+    pop_task(d);
+    return SAVE_DECLINED;
+}
+
+/* ---- finding the reducer --------------------------------------------------------------------- */
+
+int find_registered(torshi_dump *d, PyObject *type, PyObject **function)
+{
+    PyObject *table = d->dispatch_table;
+    *function = NULL;
+    if (table == NULL || PyDict_CheckExact(table)) {
+        PyObject *item =
+            PyDict_GetItemWithError(table != NULL ? table : d->st->dispatch_table, type);
+        if (item == NULL) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        *function = Py_NewRef(item);
+        return 1;
+    }
+    *function = PyObject_GetItem(table, type);
+    if (*function != NULL) {
+        return 1;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
+}
+
+/* Call __reduce_ex__ or __reduce__; new reference or NULL. */
+static PyObject *call_reduce(torshi_dump *d, PyObject *obj)
+{
+    torshi_state *st = d->st;
+    PyObject *method, *value = NULL;
+    if (lookup_attr(obj, st->str_reduce_ex, &method) < 0) {
+        return NULL;
+    }
+    if (method != NULL) {
+        PyObject *proto = PyLong_FromLong(d->proto);
+        if (proto != NULL) {
+            value = PyObject_CallOneArg(method, proto);
+            Py_DECREF(proto);
+        }
+        Py_DECREF(method);
+        return value;
+    }
+    if (lookup_attr(obj, st->str_reduce, &method) < 0) {
+        return NULL;
+    }
+    if (method == NULL) {
+        PyErr_Format(st->PicklingError, "can't pickle '%.200s' object: %R", Py_TYPE(obj)->tp_name,
+                     obj);
+        return NULL;
+    }
+    value = PyObject_CallNoArgs(method);
+    Py_DECREF(method);
+    return value;
+}
+
+/* What a reducer returned for obj (stolen): SAVE_*. */
+static int save_reduced(torshi_dump *d, PyObject *obj, PyObject *value)
+{
+    int status;
+    if (PyTuple_Check(value)) {
+        return begin_reduce(d, value, obj, 1);
+    }
+    if (PyUnicode_Check(value)) {
+        status = save_global(d, obj, value);
+    } else {
+        PyErr_SetString(d->st->PicklingError, "__reduce__ must return a string or tuple");
+        status = SAVE_ERROR;
+    }
+    Py_DECREF(value);
+    return status;
+}
+
+/* save_other where user code may run; obj is kept alive by the caller. */
+static int save_by_reducer(torshi_dump *d, PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    PyObject *function, *value;
+    int status;
+    if (d->reducer_override != NULL) {
+        value = PyObject_CallOneArg(d->reducer_override, obj);
+        if (value == NULL) {
+            return SAVE_ERROR;
+        }
+        if (value != Py_NotImplemented) {
+            return save_reduced(d, obj, value);
+        }
+        Py_DECREF(value);
+    }
+    if (d->use_rows && d->dispatch_table == NULL) {
+        const type_info *info = type_info_of(d->st->savers, type);
+        if (info->row != NULL) {
+            status = save_by_row(d, info->row, obj, 0);
+            if (status != SAVE_DECLINED) {
+                return status;
+            }
+        }
+    }
+    if (type == &PyType_Type) {
+        return save_type(d, obj);
+    }
+    if (type == &PyFunction_Type) {
+        return save_global(d, obj, NULL);
+    }
+    if (find_registered(d, (PyObject *)type, &function) < 0) {
+        return SAVE_ERROR;
+    }
+    if (function != NULL) {
+        value = PyObject_CallOneArg(function, obj);
+        Py_DECREF(function);
+    } else if (PyType_IsSubtype(type, &PyType_Type)) {
+        return save_global(d, obj, NULL);
+    } else {
+        value = call_reduce(d, obj);
+    }
+    if (value == NULL) {
+        return SAVE_ERROR;
+    }
+    return save_reduced(d, obj, value);
+}
+
+int save_other(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    int status = SAVE_DECLINED;
+    if (d->reducer_override == NULL) {
+        if (type == &PyType_Type || type == &PyFunction_Type) {
+            if (!d->use_rows) {
+                status = save_global_quietly(d, obj);
+            }
+        } else if (d->dispatch_table == NULL && d->proto >= 2 && !d->fast) {
+            type_info *info = type_info_of(d->st->savers, type);
+            if (info->kind == TYPE_DEFAULT && (info->row == NULL || !d->use_rows)) {
+                status = save_instance(d, obj, info, solo);
+            }
+        }
+    }
+    if (status != SAVE_DECLINED) {
+        return status;
+    }
+    Py_INCREF(obj);
+    status = leave_engine(d) < 0 ? SAVE_ERROR : save_by_reducer(d, obj);
+    Py_DECREF(obj);
+    return status;
+}
