@@ -3,6 +3,12 @@
  */
 #include "save.h"
 
+#if PY_VERSION_HEX >= 0x030D0000
+#define NEEDS_PROTOCOL_5 "PickleBuffer can only be pickled with protocol >= 5"
+#else
+#define NEEDS_PROTOCOL_5 "PickleBuffer can only pickled with protocol >= 5"
+#endif
+
 int save_bytearray(torshi_dump *d, PyObject *obj)
 {
     PyObject *value, *bytes;
@@ -88,7 +94,7 @@ int save_picklebuffer(torshi_dump *d, PyObject *obj)
 {
     int status;
     if (d->proto < 5) {
-        PyErr_SetString(d->st->PicklingError, "PickleBuffer can only pickled with protocol >= 5");
+        PyErr_SetString(d->st->PicklingError, NEEDS_PROTOCOL_5);
         return SAVE_ERROR;
     }
     /* Making an exception, and asking the exporter, may run code. */

@@ -9,10 +9,15 @@
 
 /* torshi_task.step of TASK_GLOBAL */
 enum global_step {
-    GLOBAL_MODULE, /* save the module's name */
-    GLOBAL_NAME,   /* save the name */
-    GLOBAL_PUSH,   /* STACK_GLOBAL */
-    GLOBAL_DONE,   /* on the stack: memoize */
+    GLOBAL_MODULE,  /* save the module's name */
+    GLOBAL_NAME,    /* save the name */
+    GLOBAL_PUSH,    /* STACK_GLOBAL */
+    DOTTED_GETATTR, /* before protocol 4: getattr once for each part but the first; n: saved */
+    DOTTED_FIRST,   /* GLOBAL of the first part */
+    DOTTED_NAME,    /* save part n */
+    DOTTED_REDUCE,  /* and look it up */
+    DOTTED_MARK,    /* protocols 0 and 1: MARK after each getattr */
+    GLOBAL_DONE,    /* on the stack: memoize */
 };
 
 /* ---- where an object is to be found ---------------------------------------------------------- */
@@ -274,10 +279,13 @@ static int write_global_text(torshi_dump *d, PyObject *module_name, PyObject *na
 
 /* obj is what module_name.name is; `parent` is what its last part was looked up in. SAVE_*. */
 static int write_found(torshi_dump *d, PyObject *obj, PyObject *module_name, PyObject *module,
-                       PyObject *parent, PyObject *name, PyObject *last_name)
+                       PyObject *parent, PyObject *name, PyObject *parts)
 {
+    PyObject *last_name = PyList_GET_ITEM(parts, PyList_GET_SIZE(parts) - 1);
     torshi_task *t;
+#if PY_VERSION_HEX < 0x030D0000
     PyObject *value;
+#endif
     if (d->proto >= 2) {
         long code = find_extension(d, obj, module_name, name);
         if (code != 0) {
@@ -294,13 +302,20 @@ static int write_found(torshi_dump *d, PyObject *obj, PyObject *module_name, PyO
         return SAVE_PUSHED;
     }
     if (parent != module) {
-        t = push_task(d, TASK_GLOBAL, Py_NewRef(obj), NULL);
+        t = push_task(d, TASK_GLOBAL, Py_NewRef(obj), Py_NewRef(parts));
         if (t == NULL) {
             return SAVE_ERROR;
         }
+#if PY_VERSION_HEX >= 0x030D0000
+        t->u.batch.pending = Py_NewRef(module_name);
+        t->u.batch.n = 1;
+        t->step = DOTTED_GETATTR;
+        return SAVE_PUSHED;
+#else
         t->step = GLOBAL_DONE;
         value = Py_BuildValue("(O(OO))", d->st->builtins_getattr, parent, last_name);
         return value == NULL ? SAVE_ERROR : save_reduce(d, value, NULL);
+#endif
     }
     if (write_global_text(d, module_name, last_name) < 0) {
         return SAVE_ERROR;
@@ -308,46 +323,66 @@ static int write_found(torshi_dump *d, PyObject *obj, PyObject *module_name, PyO
     return memoize(d, obj);
 }
 
+/* Do one step, having set the next: SAVE_*. */
+static int global_once(torshi_dump *d, enum global_step step)
+{
+    torshi_task *t = &d->tasks[d->top - 1];
+    PyObject *extra = t->extra;
+    int status;
+    t->step = (uint32_t)step + 1;
+    switch (step) {
+    case GLOBAL_MODULE:
+        return save_object(d, t->u.batch.pending, -1);
+    case GLOBAL_NAME:
+        return save_object(d, extra, -1);
+    case GLOBAL_PUSH:
+        t->step = GLOBAL_DONE;
+        return out_op(d, OP_STACK_GLOBAL);
+    case DOTTED_GETATTR:
+        if (t->u.batch.n >= PyList_GET_SIZE(extra)) {
+            return SAVE_DONE;
+        }
+        t->u.batch.n++;
+        t->step = d->proto < 2 ? DOTTED_MARK : DOTTED_GETATTR;
+        return save_object(d, d->st->builtins_getattr, -1);
+    case DOTTED_FIRST:
+        t->u.batch.n = 1;
+        return write_global_text(d, t->u.batch.pending, PyList_GET_ITEM(extra, 0));
+    case DOTTED_NAME:
+        if (t->u.batch.n >= PyList_GET_SIZE(extra)) {
+            t->step = GLOBAL_DONE;
+            return SAVE_DONE;
+        }
+        t->u.batch.n++;
+        return save_object(d, PyList_GET_ITEM(extra, t->u.batch.n - 1), -1);
+    case DOTTED_REDUCE:
+        t->step = DOTTED_NAME;
+        return out_op(d, d->proto < 2 ? OP_TUPLE : OP_TUPLE2) < 0 ? SAVE_ERROR
+                                                                  : out_op(d, OP_REDUCE);
+    case DOTTED_MARK:
+        t->step = DOTTED_GETATTR;
+        return out_op(d, OP_MARK);
+    case GLOBAL_DONE:
+        status = memoize(d, t->obj);
+        pop_task(d);
+        return status;
+    }
+    return SAVE_ERROR;
+}
+
 int step_global(torshi_dump *d)
 {
-    size_t at = d->top - 1;
-    torshi_task *t = &d->tasks[at];
+    size_t top = d->top;
     int status;
-    switch ((enum global_step)t->step) {
-    case GLOBAL_MODULE:
-        t->step = GLOBAL_NAME;
-        status = save_object(d, t->u.batch.pending, -1);
-        if (status != SAVE_DONE) {
-            return status;
-        }
-        t = &d->tasks[at];
-        /* fall through */
-    case GLOBAL_NAME:
-        t->step = GLOBAL_PUSH;
-        status = save_object(d, t->extra, -1);
-        if (status != SAVE_DONE) {
-            return status;
-        }
-        /* fall through */
-    case GLOBAL_PUSH:
-        if (out_op(d, OP_STACK_GLOBAL) < 0) {
-            return SAVE_ERROR;
-        }
-        /* fall through */
-    case GLOBAL_DONE:
-        break;
-    }
-    if (memoize(d, d->tasks[at].obj) < 0) {
-        return SAVE_ERROR;
-    }
-    pop_task(d);
-    return SAVE_DONE;
+    do {
+        status = global_once(d, (enum global_step)d->tasks[top - 1].step);
+    } while (status == SAVE_DONE && d->top == top);
+    return status;
 }
 
 int save_global(torshi_dump *d, PyObject *obj, PyObject *name)
 {
     PyObject *parts = NULL, *module_name = NULL, *module = NULL, *parent = NULL, *found = NULL;
-    PyObject *last_name = NULL;
     int status = SAVE_ERROR;
     if (leave_engine(d) < 0) {
         return SAVE_ERROR;
@@ -376,7 +411,6 @@ int save_global(torshi_dump *d, PyObject *obj, PyObject *name)
                      module_name);
         goto done;
     }
-    last_name = Py_NewRef(PyList_GET_ITEM(parts, PyList_GET_SIZE(parts) - 1));
     found = follow(module, parts, &parent);
     if (found == NULL) {
         PyErr_Format(d->st->PicklingError, "Can't pickle %R: attribute lookup %S on %S failed", obj,
@@ -388,11 +422,10 @@ int save_global(torshi_dump *d, PyObject *obj, PyObject *name)
                      obj, module_name, name);
         goto done;
     }
-    status = write_found(d, obj, module_name, module, parent, name, last_name);
+    status = write_found(d, obj, module_name, module, parent, name, parts);
 done:
     Py_XDECREF(found);
     Py_XDECREF(parent);
-    Py_XDECREF(last_name);
     Py_XDECREF(module);
     Py_XDECREF(module_name);
     Py_XDECREF(parts);
