@@ -356,7 +356,7 @@ static PyType_Spec pickle_spec = {
 };
 
 static PyType_Spec torshi_spec = {
-    .name = "_torshi.Pickler",
+    .name = "torshi.Pickler",
     .basicsize = sizeof(pickler_object),
     .flags = PICKLER_FLAGS,
     .slots = torshi_slots,
