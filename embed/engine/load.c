@@ -31,9 +31,12 @@ static void unknown_opcode(torshi_load *load, unsigned char byte)
 static int run(torshi_load *load)
 {
     const unsigned char *pos, *end;
-    PyObject **top, **limit, **args;
+    PyObject **top, **limit;
     PyObject *value;
     unsigned char byte;
+#ifndef TORSHI_SLOW_LOAD
+    PyObject **args;
+#endif
 
     ENTER_LOOP();
     for (;;) {
