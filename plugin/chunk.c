@@ -3,8 +3,7 @@
  */
 #include "decode.h"
 
-/* ---- the state
- * ----------------------------------------------------------------------------------- */
+/* ---- the state ----------------------------------------------------------------------------- */
 int decode_init(plugin_state *plugin)
 {
     plugin->decode = PyMem_Calloc(1, sizeof(*plugin->decode));
@@ -32,8 +31,7 @@ void decode_clear(plugin_state *plugin)
     }
 }
 
-/* ---- errors -------------------------------------------------------------------------------------
- */
+/* ---- errors -------------------------------------------------------------------------------- */
 /* The one place where a wire status becomes an exception. */
 static void raise_status(decoder *d)
 {
@@ -47,13 +45,12 @@ static void raise_status(decoder *d)
                  torshi_status_text(status), d->cursor.error_at);
 }
 
-/* ---- the collector ------------------------------------------------------------------------------
- */
+/* ---- the collector ------------------------------------------------------------------------- */
 /*
  * 3.11 collects inside an allocation, and tens of thousands of new dicts in a row make it walk all
  * that was just made again and again. Later versions collect only between bytecodes.
  */
-static void collector_pause(decoder *d)
+void collector_pause(decoder *d)
 {
 #if PY_VERSION_HEX < 0x030C0000
     d->collector_paused = PyGC_Disable();
@@ -70,8 +67,7 @@ void collector_resume(decoder *d)
     }
 }
 
-/* ---- the roll -----------------------------------------------------------------------------------
- */
+/* ---- the roll ------------------------------------------------------------------------------ */
 int roll_reserve(decoder *d, size_t n, size_t *at)
 {
     /* Rows are counted against TORSHI_MAX_VALUES before this, so sums stay far below overflow. */
@@ -102,8 +98,7 @@ void roll_set(decoder *d, size_t at, PyObject *const *rows, size_t n)
     }
 }
 
-/* ---- filling ------------------------------------------------------------------------------------
- */
+/* ---- filling ------------------------------------------------------------------------------- */
 /* Read the payload into target, then extend the roll. 0; -1 with an exception or a status. */
 static int fill_target(decoder *d, PyObject *target, PyObject *roll)
 {
@@ -142,8 +137,10 @@ static int fill_target(decoder *d, PyObject *target, PyObject *roll)
         }
         return -1;
     }
+    hashing_begins(d);
     int status = is_dict ? d->objects->fill_dict(target, keys, values, (intptr_t)rows, more)
                          : d->objects->fill_list(target, keys, (intptr_t)rows, more);
+    hashing_ends(d);
     if (status < 0 || !roll) {
         return status;
     }

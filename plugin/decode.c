@@ -4,8 +4,7 @@
  */
 #include "decode.h"
 
-/* ---- scratch memory ----------------------------------------------------------------------------
- */
+/* ---- scratch memory ------------------------------------------------------------------------ */
 #define ARENA_ALIGN ((size_t)16)
 #define ARENA_HEADER ((sizeof(arena_block) + ARENA_ALIGN - 1) & ~(ARENA_ALIGN - 1))
 #define ARENA_FIRST ((size_t)1 << 14)
@@ -89,8 +88,7 @@ void arena_free(arena *a)
     }
 }
 
-/* ---- references ---------------------------------------------------------------------------------
- */
+/* ---- references ---------------------------------------------------------------------------- */
 void release_refs(PyObject **refs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -114,8 +112,7 @@ void fill_refs(PyObject **out, size_t n, PyObject *value)
     }
 }
 
-/* ---- columns ------------------------------------------------------------------------------------
- */
+/* ---- columns ------------------------------------------------------------------------------- */
 static int (*const decoders[32])(decoder *d, const column *c) = {
 #define COLUMN(NAME, CODE, WIDTHS, MUTABLE, DOC) [CODE] = decode_##NAME,
 #include "wire/columns.def"
@@ -178,8 +175,7 @@ PyObject ***read_columns(decoder *d, const column *c, size_t count, kind_set all
     return columns;
 }
 
-/* ---- columns of other columns
- * --------------------------------------------------------------------- */
+/* ---- columns of other columns -------------------------------------------------------------- */
 static bool is_nan(PyObject *value)
 {
     return PyFloat_CheckExact(value) && PyFloat_AS_DOUBLE(value) != PyFloat_AS_DOUBLE(value);

@@ -19,8 +19,7 @@
 
 #include "plugin.h"
 
-/* ---- scratch memory ----------------------------------------------------------------------------
- */
+/* ---- scratch memory ------------------------------------------------------------------------ */
 typedef struct arena_block {
     struct arena_block *below;
     size_t size;
@@ -54,8 +53,7 @@ struct decode_state {
     arena scratch; /* empty while a call uses it */
 };
 
-/* ---- a call of torshi.chunk at work -------------------------------------------------------------
- */
+/* ---- a call of torshi.chunk at work -------------------------------------------------------- */
 typedef struct decoder {
     torshi_cursor cursor;
     const torshi_objects *objects;
@@ -65,6 +63,7 @@ typedef struct decoder {
     size_t external_count;
     bool has_roll;
     bool collector_paused; /* 3.11: to be switched on again */
+    bool has_foreign;      /* a callable has made values: their hash may be user code */
     PyObject **rolled;     /* owned, as are the references; NULL where a place is only reserved */
     size_t rolled_count;
     size_t rolled_size;
@@ -114,20 +113,25 @@ int roll_reserve(decoder *d, size_t n, size_t *at);
 /* Put rows (borrowed) into reserved places. */
 void roll_set(decoder *d, size_t at, PyObject *const *rows, size_t n);
 
-/* To be called before anything that may run user code: the collector works again from here on. */
+/* Around anything that may run user code: the collector is at work meanwhile. */
 void collector_resume(decoder *d);
+void collector_pause(decoder *d);
+/* The same around hashing what columns have made. */
+static inline void hashing_begins(decoder *d)
+{
+    if (d->has_foreign) {
+        collector_resume(d);
+    }
+}
+static inline void hashing_ends(decoder *d)
+{
+    if (d->has_foreign) {
+        collector_pause(d);
+    }
+}
 
 /* One function a kind: decode_NAME. */
 #define COLUMN(NAME, CODE, WIDTHS, MUTABLE, DOC) int decode_##NAME(decoder *d, const column *c);
 #include "wire/columns.def"
-
-/* ---- callables of REDUCE columns that are known (decode_known.c)
- * ---------------------------------- */
-/*
- * Call `callable` for each of n rows of `count` argument columns, in row order; `out` is filled.
- * The columns are released in any case. 0 or -1.
- */
-int call_rows(decoder *d, PyObject *callable, PyObject ***columns, size_t count, size_t n,
-              PyObject **out);
 
 #endif

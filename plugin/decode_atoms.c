@@ -6,8 +6,7 @@
 /* Offsets of up to a byte are looked up in a table of the values made so far. */
 #define TABLE_ROWS 64
 
-/* ---- constants ----------------------------------------------------------------------------------
- */
+/* ---- constants ----------------------------------------------------------------------------- */
 int decode_NONE(decoder *d, const column *c)
 {
     (void)d;
@@ -48,8 +47,7 @@ int decode_BOOL(decoder *d, const column *c)
     return 0;
 }
 
-/* ---- int ----------------------------------------------------------------------------------------
- */
+/* ---- int ----------------------------------------------------------------------------------- */
 /* base + offset modulo 2**64 as a signed number. */
 static int64_t add_offset(int64_t base, uint64_t offset)
 {
@@ -178,8 +176,7 @@ done:
     return status;
 }
 
-/* ---- float --------------------------------------------------------------------------------------
- */
+/* ---- float --------------------------------------------------------------------------------- */
 int decode_FLOAT(decoder *d, const column *c)
 {
     const uint8_t *bits;
@@ -213,8 +210,7 @@ int decode_FLOAT_CONST(decoder *d, const column *c)
     return status;
 }
 
-/* ---- str and bytes
- * -------------------------------------------------------------------------------- */
+/* ---- str and bytes ------------------------------------------------------------------------- */
 /* What a STR or STR_KINDS column holds, not yet made into objects. */
 typedef struct texts {
     uint32_t *lens;      /* in the arena */
@@ -294,8 +290,7 @@ int decode_BYTES(decoder *d, const column *c)
     return status;
 }
 
-/* ---- strings with affixes
- * --------------------------------------------------------------------------- */
+/* ---- strings with affixes ------------------------------------------------------------------ */
 typedef struct affixes {
     const uint8_t *prefix;
     const uint8_t *suffix;

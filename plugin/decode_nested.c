@@ -1,11 +1,10 @@
 /*
- * decode_nested.c - columns whose rows are made of other columns' values: tuples, dicts, lists,
- * instances, and what callables return.
+ * decode_nested.c - columns whose rows are made of other columns' values: tuples, dicts, lists
+ * and instances.
  */
 #include "decode.h"
 
-/* ---- tuples
- * --------------------------------------------------------------------------------------- */
+/* ---- tuples -------------------------------------------------------------------------------- */
 int decode_TUPLE(decoder *d, const column *c)
 {
     int status = -1;
@@ -36,8 +35,7 @@ done:
     return status;
 }
 
-/* ---- names
- * ---------------------------------------------------------------------------------------- */
+/* ---- names --------------------------------------------------------------------------------- */
 /*
  * A count of fields, the names' column and the fields' columns. On success *names holds `fields`
  * references and *columns is to be given away. 0 or -1.
@@ -58,9 +56,11 @@ static int read_fields(decoder *d, const column *c, kind_set allowed, size_t *fi
         /* Names are distinct when a dict has one place for each. */
         PyObject *distinct = PyDict_New();
         int status = distinct ? 0 : -1;
+        hashing_begins(d);
         for (size_t f = 0; f < *fields && status == 0; f++) {
             status = PyDict_SetItem(distinct, (*names)[f], Py_None);
         }
+        hashing_ends(d);
         if (status == 0 && (size_t)PyDict_GET_SIZE(distinct) != *fields) {
             torshi_fail_at(&d->cursor, TORSHI_E_NAMES, at);
             status = -1;
@@ -79,8 +79,7 @@ static int read_fields(decoder *d, const column *c, kind_set allowed, size_t *fi
     return 0;
 }
 
-/* ---- dicts and lists
- * ------------------------------------------------------------------------------ */
+/* ---- dicts and lists ----------------------------------------------------------------------- */
 int decode_STRUCT(decoder *d, const column *c)
 {
     int status = -1;
@@ -93,7 +92,9 @@ int decode_STRUCT(decoder *d, const column *c)
         read_fields(d, c, KINDS_KEY, &fields, &names, &columns) < 0) {
         goto done;
     }
+    hashing_begins(d);
     status = d->objects->make_dicts(names, (intptr_t)fields, columns, (intptr_t)c->n, c->out);
+    hashing_ends(d);
     release_refs(names, fields);
     if (status == 0) {
         roll_set(d, at, c->out, c->n);
@@ -164,6 +165,7 @@ int decode_MAP(decoder *d, const column *c)
         goto done;
     }
     size_t done = 0;
+    hashing_begins(d);
     for (size_t i = 0; i < c->n; i++) {
         PyObject *row = PyDict_New();
         if (row) {
@@ -175,12 +177,14 @@ int decode_MAP(decoder *d, const column *c)
         }
         if (!row) {
             release_refs(keys + done, total - done);
+            hashing_ends(d);
             release_refs(values + done, total - done);
             release_refs(c->out, i);
             goto done;
         }
         c->out[i] = row;
     }
+    hashing_ends(d);
     roll_set(d, at, c->out, c->n);
     status = 0;
 done:
@@ -188,8 +192,40 @@ done:
     return status;
 }
 
-/* ---- instances
- * ------------------------------------------------------------------------------------ */
+/* ---- instances ----------------------------------------------------------------------------- */
+/* What the type's own lookup finds; borrowed, NULL without an exception. */
+static PyObject *find_on_type(PyTypeObject *type, const char *name)
+{
+    PyObject *interned = PyUnicode_InternFromString(name);
+    PyObject *found = interned ? _PyType_Lookup(type, interned) : NULL;
+    Py_XDECREF(interned);
+    PyErr_Clear();
+    return found;
+}
+
+/* Whether making instances of cls runs no user code, so that the collector may go on resting. */
+static bool is_quiet_class(PyObject *cls, PyObject *const *names, size_t fields, int slots)
+{
+    PyTypeObject *type = (PyTypeObject *)cls;
+    if (!PyType_Check(cls) || type->tp_new != PyBaseObject_Type.tp_new ||
+        type->tp_getattro != PyObject_GenericGetAttr ||
+        type->tp_setattro != PyObject_GenericSetAttr || find_on_type(type, "__setstate__")) {
+        return false;
+    }
+    if (!slots) {
+        PyObject *dict = find_on_type(type, "__dict__");
+        return dict && Py_IS_TYPE(dict, &PyGetSetDescr_Type);
+    }
+    for (size_t f = 0; f < fields; f++) {
+        PyObject *slot = _PyType_Lookup(type, names[f]);
+        if (!slot || !Py_IS_TYPE(slot, &PyMemberDescr_Type)) {
+            PyErr_Clear();
+            return false;
+        }
+    }
+    return true;
+}
+
 /* INSTANCE, SLOTTED and BARE. 0 or -1. */
 static int decode_instances(decoder *d, const column *c, int slots, int bare)
 {
@@ -205,9 +241,18 @@ static int decode_instances(decoder *d, const column *c, int slots, int bare)
         (!bare && read_fields(d, c, KINDS_NAME, &fields, &names, &columns) < 0)) {
         goto done;
     }
-    collector_resume(d); /* __new__, __setstate__, descriptors */
+    for (size_t f = 0; f < fields; f++) {
+        PyUnicode_InternInPlace(&names[f]);
+    }
+    bool quiet = is_quiet_class(d->externals[external], names, fields, slots);
+    if (!quiet) {
+        collector_resume(d);
+    }
     status = d->objects->make_instances(d->externals[external], names, (intptr_t)fields, slots,
                                         bare, columns, (intptr_t)c->n, c->out);
+    if (!quiet) {
+        collector_pause(d);
+    }
     release_refs(names, fields);
     if (status == 0) {
         roll_set(d, at, c->out, c->n);
@@ -230,36 +275,4 @@ int decode_SLOTTED(decoder *d, const column *c)
 int decode_BARE(decoder *d, const column *c)
 {
     return decode_instances(d, c, 0, 1);
-}
-
-/* ---- what callables return
- * ------------------------------------------------------------------------- */
-int decode_REDUCE(decoder *d, const column *c)
-{
-    int status = -1;
-    arena_mark mark = arena_here(&d->arena);
-    size_t external;
-    size_t count;
-    if (!torshi_read_external(&d->cursor, d->external_count, &external) ||
-        !torshi_read_count(&d->cursor, 0, TORSHI_MAX_ARITY, &count)) {
-        goto done;
-    }
-    PyObject ***columns = read_columns(d, c, count, c->below);
-    if (!columns) {
-        goto done;
-    }
-    status = call_rows(d, d->externals[external], columns, count, c->n, c->out);
-done:
-    arena_release(&d->arena, mark);
-    return status;
-}
-
-int decode_REFERENCE(decoder *d, const column *c)
-{
-    size_t at;
-    if (roll_reserve(d, c->n, &at) < 0 || decode_REDUCE(d, c) < 0) {
-        return -1;
-    }
-    roll_set(d, at, c->out, c->n);
-    return 0;
 }

@@ -448,6 +448,33 @@ class UserCode(unittest.TestCase):
             finally:
                 gc.enable()
 
+    def test_collector_while_hashing(self) -> None:
+        states = []
+
+        class Key:
+            def __init__(self, i: int) -> None:
+                self.i = i
+
+            def __hash__(self) -> int:
+                states.append(gc.isenabled())
+                return self.i
+
+        class Stated:
+            def __setstate__(self, state: Any) -> None:
+                states.append(gc.isenabled())
+
+        keys = head(23) + uvar(0) + NUMBERED
+        for payload, kind in (
+            (uvar(3 << 1) + keys + head(0), dict),
+            (uvar(1 << 1) + head(19) + uvar(3) + keys + head(0), list),
+            (uvar(1 << 1) + head(17) + uvar(3) + keys + head(0) * 3, list),
+            (uvar(3 << 1) + head(20) + uvar(1) + uvar(0), list),
+        ):
+            states.clear()
+            torshi.chunk(kind(), payload, [], Key, Stated)
+            self.assertTrue(len(states) >= 3 and all(states), payload.hex())
+            self.assertTrue(gc.isenabled())
+
     def test_no_leaks(self) -> None:
         """Neither when reading succeeds nor when it fails at any byte."""
 

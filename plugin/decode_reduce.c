@@ -16,16 +16,20 @@ struct recipe {
     /* The value for one row of arguments (borrowed): new; NULL with an exception; NULL without one:
        the callable has to be called. NULL: always. */
     PyObject *(*make)(const recipe *r, PyObject *const *args);
+    /* The same from the last argument's bytes, of which there are `size`, the others being None.
+       NULL: not so. */
+    PyObject *(*make_raw)(const recipe *r, const unsigned char *b);
+    size_t size;
     PyObject *callable;   /* borrowed */
     size_t count;         /* arguments */
     PyDateTime_CAPI *api; /* of datetime's types */
     PyObject *int_slot;   /* UUID: member descriptors, borrowed from the class */
     PyObject *safe_slot;
     PyObject *safe_default; /* what UUID() takes for is_safe, borrowed from __init__ */
+    bool quiet;             /* a call runs no user code */
 };
 
-/* ---- datetime -----------------------------------------------------------------------------------
- */
+/* ---- datetime ------------------------------------------------------------------------------ */
 /* The bytes of an exact bytes object of this length, else NULL. */
 static const unsigned char *bytes_of(PyObject *arg, Py_ssize_t size)
 {
@@ -60,11 +64,9 @@ static PyObject *zone_of(const recipe *r, PyObject *const *args)
     return args[1] == Py_None || PyObject_TypeCheck(args[1], r->api->TZInfoType) ? args[1] : NULL;
 }
 
-static PyObject *make_datetime(const recipe *r, PyObject *const *args)
+static PyObject *datetime_from(const recipe *r, const unsigned char *b, PyObject *zone)
 {
-    const unsigned char *b = bytes_of(args[0], 10);
-    PyObject *zone = zone_of(r, args);
-    if (!b || !zone || !is_date(b[0] << 8 | b[1], b[2] & 0x7f, b[3]) || !is_time(b + 4)) {
+    if (!is_date(b[0] << 8 | b[1], b[2] & 0x7f, b[3]) || !is_time(b + 4)) {
         return NULL;
     }
     return r->api->DateTime_FromDateAndTimeAndFold(b[0] << 8 | b[1], b[2] & 0x7f, b[3], b[4], b[5],
@@ -72,22 +74,34 @@ static PyObject *make_datetime(const recipe *r, PyObject *const *args)
                                                    b[2] >> 7, r->api->DateTimeType);
 }
 
-static PyObject *make_date(const recipe *r, PyObject *const *args)
+static PyObject *make_datetime_raw(const recipe *r, const unsigned char *b)
 {
-    const unsigned char *b = bytes_of(args[0], 4);
-    if (!b || !is_date(b[0] << 8 | b[1], b[2], b[3])) {
+    return datetime_from(r, b, Py_None);
+}
+
+static PyObject *make_datetime(const recipe *r, PyObject *const *args)
+{
+    const unsigned char *b = bytes_of(args[0], 10);
+    PyObject *zone = zone_of(r, args);
+    return b && zone ? datetime_from(r, b, zone) : NULL;
+}
+
+static PyObject *make_date_raw(const recipe *r, const unsigned char *b)
+{
+    if (!is_date(b[0] << 8 | b[1], b[2], b[3])) {
         return NULL;
     }
     return r->api->Date_FromDate(b[0] << 8 | b[1], b[2], b[3], r->api->DateType);
 }
 
-static PyObject *make_time(const recipe *r, PyObject *const *args)
+static PyObject *make_date(const recipe *r, PyObject *const *args)
 {
-    const unsigned char *b = bytes_of(args[0], 6);
-    PyObject *zone = zone_of(r, args);
-    if (!b || !zone) {
-        return NULL;
-    }
+    const unsigned char *b = bytes_of(args[0], 4);
+    return b ? make_date_raw(r, b) : NULL;
+}
+
+static PyObject *time_from(const recipe *r, const unsigned char *b, PyObject *zone)
+{
     unsigned char clock[6];
     memcpy(clock, b, sizeof(clock));
     clock[0] &= 0x7f; /* above it: fold */
@@ -96,6 +110,18 @@ static PyObject *make_time(const recipe *r, PyObject *const *args)
     }
     return r->api->Time_FromTimeAndFold(clock[0], b[1], b[2], b[3] << 16 | b[4] << 8 | b[5], zone,
                                         b[0] >> 7, r->api->TimeType);
+}
+
+static PyObject *make_time_raw(const recipe *r, const unsigned char *b)
+{
+    return time_from(r, b, Py_None);
+}
+
+static PyObject *make_time(const recipe *r, PyObject *const *args)
+{
+    const unsigned char *b = bytes_of(args[0], 6);
+    PyObject *zone = zone_of(r, args);
+    return b && zone ? time_from(r, b, zone) : NULL;
 }
 
 /* An exact int within [low, high]. */
@@ -134,27 +160,28 @@ static int find_datetime(recipe *r)
     }
     r->api = api;
     PyTypeObject *type = (PyTypeObject *)r->callable;
-    if (type == api->DateTimeType && (r->count == 1 || r->count == 2)) {
+    bool zoned = r->count == 2;
+    if (type == api->DateTimeType && (zoned || r->count == 1)) {
         r->make = make_datetime;
+        r->make_raw = zoned ? NULL : make_datetime_raw;
+        r->size = 10;
     } else if (type == api->DateType && r->count == 1) {
         r->make = make_date;
-    } else if (type == api->TimeType && (r->count == 1 || r->count == 2)) {
+        r->make_raw = make_date_raw;
+        r->size = 4;
+    } else if (type == api->TimeType && (zoned || r->count == 1)) {
         r->make = make_time;
+        r->make_raw = zoned ? NULL : make_time_raw;
+        r->size = 6;
     } else if (type == api->DeltaType && r->count == 3) {
         r->make = make_timedelta;
     }
     return 0;
 }
 
-/* ---- uuid
- * ----------------------------------------------------------------------------------------- */
-/* UUID(None, bytes). */
-static PyObject *make_uuid(const recipe *r, PyObject *const *args)
+/* ---- uuid ---------------------------------------------------------------------------------- */
+static PyObject *make_uuid_raw(const recipe *r, const unsigned char *b)
 {
-    const unsigned char *b = bytes_of(args[1], 16);
-    if (args[0] != Py_None || !b) {
-        return NULL;
-    }
     PyTypeObject *type = (PyTypeObject *)r->callable;
     PyObject *uuid = type->tp_alloc(type, 0);
     PyObject *number = NULL;
@@ -172,6 +199,13 @@ static PyObject *make_uuid(const recipe *r, PyObject *const *args)
     }
     Py_XDECREF(number);
     return uuid;
+}
+
+/* UUID(None, bytes). */
+static PyObject *make_uuid(const recipe *r, PyObject *const *args)
+{
+    const unsigned char *b = bytes_of(args[1], 16);
+    return b && args[0] == Py_None ? make_uuid_raw(r, b) : NULL;
 }
 
 /* Whether a str object is this ASCII text. */
@@ -213,6 +247,8 @@ static void find_uuid(recipe *r)
         defaults && PyDict_Check(defaults) ? PyDict_GetItemString(defaults, "is_safe") : NULL;
     if (r->safe_default) {
         r->make = make_uuid;
+        r->make_raw = make_uuid_raw;
+        r->size = 16;
     }
 done:
     Py_XDECREF(original);
@@ -221,8 +257,7 @@ done:
     PyErr_Clear();
 }
 
-/* ---- rows
- * ----------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------- */
 /* 0; -1 with an exception. */
 static int find_recipe(recipe *r)
 {
@@ -236,39 +271,158 @@ static int find_recipe(recipe *r)
     if (strcmp(name, "UUID") == 0) {
         find_uuid(r);
     }
+    r->quiet = strcmp(name, "decimal.Decimal") == 0 &&
+               PyType_HasFeature((PyTypeObject *)r->callable, Py_TPFLAGS_IMMUTABLETYPE);
     return 0;
 }
 
-int call_rows(decoder *d, PyObject *callable, PyObject ***columns, size_t count, size_t n,
-              PyObject **out)
+/* A column's rows being made; the collector works from the first call of user code on. */
+typedef struct calls {
+    decoder *d;
+    recipe r;
+    bool loud;
+    PyObject *stack[TORSHI_MAX_ARITY + 1]; /* the first place is the callee's to use */
+} calls;
+
+/* Call for the arguments in stack + 1. New reference or NULL. */
+static PyObject *call_row(calls *k)
 {
-    PyObject *stack[TORSHI_MAX_ARITY + 1] = {NULL}; /* the first place is the callee's to use */
-    PyObject **args = stack + 1;
-    recipe r = {.callable = callable, .count = count};
-    if (find_recipe(&r) < 0) {
-        release_columns(columns, count, 0, n);
-        return -1;
+    recipe *r = &k->r;
+    if (r->int_slot) { /* user code may change a Python class */
+        r->make = NULL;
+        r->make_raw = NULL;
     }
+    if (!k->loud && !r->quiet) {
+        collector_resume(k->d);
+        k->loud = true;
+        k->d->has_foreign = true;
+    }
+    return PyObject_Vectorcall(r->callable, k->stack + 1, r->count | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               NULL);
+}
+
+/* A row whose last argument is this bytes object, the others None. */
+static PyObject *call_raw(calls *k, const uint8_t *b)
+{
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)b, (Py_ssize_t)k->r.size);
+    if (!bytes) {
+        return NULL;
+    }
+    k->stack[1] = Py_None;
+    k->stack[k->r.count] = bytes;
+    PyObject *made = call_row(k);
+    Py_DECREF(bytes);
+    return made;
+}
+
+/*
+ * Make rows out of the payload, without the objects that arguments would be: 1 when that is done; 0
+ * when the columns are not so, with nothing read; -1 on failure.
+ */
+static int make_raw_rows(calls *k, const column *c)
+{
+    decoder *d = k->d;
+    int status = -1;
+    torshi_cursor before = d->cursor;
+    arena_mark mark = arena_here(&d->arena);
+    column arg = {.kind = TORSHI_COL_NONE};
+    for (size_t f = 0; f < k->r.count; f++) {
+        bool last = f + 1 == k->r.count;
+        if (d->cursor.pos == d->cursor.end ||
+            (*d->cursor.pos & 31) != (last ? TORSHI_COL_BYTES : TORSHI_COL_NONE)) {
+            d->cursor = before;
+            return 0;
+        }
+        if (!read_head(d, c->n, c->depth + 1, c->below, &arg)) {
+            return -1;
+        }
+    }
+    uint32_t *lens = arena_alloc(&d->arena, c->n, sizeof(*lens));
+    uint64_t total;
+    const uint8_t *blob;
+    if (!lens || !torshi_read_lens(&d->cursor, lens, c->n, arg.width, &total)) {
+        goto done;
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        if (lens[i] != k->r.size) {
+            d->cursor = before;
+            status = 0;
+            goto done;
+        }
+    }
+    if (!torshi_read_span(&d->cursor, total, &blob)) {
+        goto done;
+    }
+    for (size_t i = 0; i < c->n; i++, blob += k->r.size) {
+        c->out[i] = k->r.make_raw ? k->r.make_raw(&k->r, blob) : NULL;
+        if (!c->out[i] && (PyErr_Occurred() || !(c->out[i] = call_raw(k, blob)))) {
+            release_refs(c->out, i);
+            goto done;
+        }
+    }
+    status = 1;
+done:
+    arena_release(&d->arena, mark);
+    return status;
+}
+
+/* Make rows out of columns of arguments, which are released in any case. 0 or -1. */
+static int make_rows(calls *k, PyObject ***columns, size_t n, PyObject **out)
+{
+    size_t count = k->r.count;
+    PyObject **args = k->stack + 1;
     for (size_t i = 0; i < n; i++) {
         for (size_t f = 0; f < count; f++) {
             args[f] = columns[f][i];
         }
-        PyObject *value = r.make ? r.make(&r, args) : NULL;
-        if (!value && !PyErr_Occurred()) {
-            if (r.int_slot) {
-                r.make = NULL; /* user code may change a Python class */
-            }
-            collector_resume(d);
-            value =
-                PyObject_Vectorcall(callable, args, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        out[i] = k->r.make ? k->r.make(&k->r, args) : NULL;
+        if (!out[i] && !PyErr_Occurred()) {
+            out[i] = call_row(k);
         }
         release_refs(args, count);
-        out[i] = value;
-        if (!value) {
+        if (!out[i]) {
             release_columns(columns, count, i + 1, n);
             release_refs(out, i);
             return -1;
         }
     }
+    return 0;
+}
+
+int decode_REDUCE(decoder *d, const column *c)
+{
+    int status = -1;
+    arena_mark mark = arena_here(&d->arena);
+    size_t external;
+    calls k = {.d = d};
+    if (!torshi_read_external(&d->cursor, d->external_count, &external) ||
+        !torshi_read_count(&d->cursor, 0, TORSHI_MAX_ARITY, &k.r.count)) {
+        goto done;
+    }
+    k.r.callable = d->externals[external];
+    if (find_recipe(&k.r) < 0) {
+        goto done;
+    }
+    int made = k.r.make_raw ? make_raw_rows(&k, c) : 0;
+    if (made == 0) {
+        PyObject ***columns = read_columns(d, c, k.r.count, c->below);
+        made = columns && make_rows(&k, columns, c->n, c->out) == 0 ? 1 : -1;
+    }
+    status = made < 0 ? -1 : 0;
+done:
+    if (k.loud) {
+        collector_pause(d);
+    }
+    arena_release(&d->arena, mark);
+    return status;
+}
+
+int decode_REFERENCE(decoder *d, const column *c)
+{
+    size_t at;
+    if (roll_reserve(d, c->n, &at) < 0 || decode_REDUCE(d, c) < 0) {
+        return -1;
+    }
+    roll_set(d, at, c->out, c->n);
     return 0;
 }
