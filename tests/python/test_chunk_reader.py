@@ -17,6 +17,11 @@ import torshi
 from payload_maker import EXTERNALS, Plain, Reference, describe, head, make_payload, pack, uvar, zvar
 from torshi._pure_read import chunk as pure_chunk
 
+try:
+    import _testcapi
+except ImportError:
+    _testcapi = None
+
 FACTOR = int(os.environ.get("TORSHI_TEST_FACTOR", "1"))
 
 
@@ -506,6 +511,44 @@ class UserCode(unittest.TestCase):
         finally:
             tracemalloc.stop()
         self.assertEqual(references(), before)
+
+
+@unittest.skipUnless(_testcapi, "this Python has no _testcapi")
+class NoMemory(unittest.TestCase):
+    """Each allocation of a call fails once: MemoryError or the right value, and nothing lost."""
+
+    def fail_at(self, k: int, kind: type, payload: bytes) -> Any:
+        target: Any = kind()
+        roll: list[Any] = []
+        externals = tuple(EXTERNALS)
+        set_nomemory, remove_mem_hooks, chunk = _testcapi.set_nomemory, _testcapi.remove_mem_hooks, torshi.chunk
+        set_nomemory(k, k + 1)
+        try:
+            chunk(target, payload, roll, *externals)
+        except MemoryError:
+            remove_mem_hooks()
+            return None
+        finally:
+            remove_mem_hooks()
+        return target, roll
+
+    def test_every_allocation(self) -> None:
+        for seed in range(400 * FACTOR):
+            payload, target, roll = make_payload(random.Random(seed), rows=4)
+            if len(payload) > 1000:
+                continue
+            expected = describe(target, roll)
+            done = 0
+            for k in range(100_000):
+                got = self.fail_at(k, type(target), payload)
+                if got is not None:
+                    self.assertTrue(describe(*got) == expected, f"seed {seed}, allocation {k}")
+                    done += 1
+                    if done == 10:
+                        break
+                else:
+                    done = 0
+            self.assertTrue(gc.isenabled())
 
 
 if __name__ == "__main__":
