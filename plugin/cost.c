@@ -1,6 +1,8 @@
 /*
  * cost.c - when a chunk pays: "When it pays" in docs/format.md, rule by rule.
  */
+#include "encode_int.h"
+#include "encode_str.h"
 #include "finish.h"
 
 int met_cost(chunk_writer *w, PyObject *obj)
@@ -9,30 +11,86 @@ int met_cost(chunk_writer *w, PyObject *obj)
     return number >= 0 ? (number < 256 ? 2 : 5) : number == TORSHI_MEMO_COLUMN ? 2 : 0;
 }
 
-/* Containers of fewer rows are tried only when their values are containers. */
+int64_t key_cost(PyObject *key)
+{
+    if (PyUnicode_CheckExact(key) || PyBytes_CheckExact(key)) {
+        return (int64_t)text_cost(key);
+    }
+    int64_t cost = 9; /* a float, an int of 64 bits less one */
+    if (PyTuple_CheckExact(key)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+            cost += key_cost(PyTuple_GET_ITEM(key, i));
+        }
+    } else if (PyLong_CheckExact(key)) {
+        int64_t v;
+        cost = read_int64(key, &v) ? int_cost(v) : 8 + (int64_t)(_PyLong_NumBits(key) / 8);
+    }
+    return cost;
+}
+
+/* Containers of fewer rows are tried only when there is much below them. */
 #define FEW_ROWS 8
-/* Those of fewer rows only when their values are of two types at most, None aside. */
+/* The same for those whose values are of more than two types, None aside. */
 #define SMALL_ROWS 16
+/* What much is: so many values, looking down so many levels. */
+#define MUCH 64
+#define MUCH_LEVELS 6
 /* Rows that are looked at to see whether all would be pending. */
 #define FIRST_LOOK 16
+
+/* Values in obj and in the dicts and lists below it, counted up to MUCH. */
+static size_t count_below(PyObject *obj, int levels)
+{
+    size_t n = 0;
+    if (PyDict_CheckExact(obj)) {
+        PyObject *key, *value;
+        Py_ssize_t position = 0;
+        n = (size_t)PyDict_GET_SIZE(obj);
+        if (n >= LONG_ROW) {
+            return 1; /* it would be a chunk of its own */
+        }
+        while (n < MUCH && levels > 1 && PyDict_Next(obj, &position, &key, &value)) {
+            n += count_below(value, levels - 1);
+        }
+    } else if (PyList_CheckExact(obj)) {
+        Py_ssize_t items = PyList_GET_SIZE(obj);
+        if (items >= LONG_ROW) {
+            return 1;
+        }
+        n = (size_t)items;
+        for (Py_ssize_t i = 0; i < items && n < MUCH && levels > 1; i++) {
+            n += count_below(PyList_GET_ITEM(obj, i), levels - 1);
+        }
+    }
+    return n;
+}
+
+static bool has_three_types(const span *values)
+{
+    PyTypeObject *types[2] = {NULL, NULL};
+    for (size_t i = 0; i < values->n; i++) {
+        PyTypeObject *type = Py_TYPE(span_at(values, i));
+        if (type == types[0] || type == types[1] || type == Py_TYPE(Py_None)) {
+            continue;
+        }
+        if (types[1]) {
+            return true;
+        }
+        types[types[0] != NULL] = type;
+    }
+    return false;
+}
 
 bool worth_trying(chunk_writer *w, const span *values)
 {
     size_t n = values->n;
-    if (n < FEW_ROWS) {
-        return false;
-    }
-    if (n < SMALL_ROWS) {
-        PyTypeObject *types[2] = {NULL, NULL};
-        for (size_t i = 0; i < n; i++) {
-            PyTypeObject *type = Py_TYPE(span_at(values, i));
-            if (type == types[0] || type == types[1] || type == Py_TYPE(Py_None)) {
-                continue;
-            }
-            if (types[1]) {
-                return false;
-            }
-            types[types[0] != NULL] = type;
+    if (n < FEW_ROWS || (n < SMALL_ROWS && has_three_types(values))) {
+        size_t below = n;
+        for (size_t i = 0; i < n && below < MUCH; i++) {
+            below += count_below(span_at(values, i), MUCH_LEVELS - 1);
+        }
+        if (below < MUCH) {
+            return false;
         }
     }
     for (size_t i = 0; i < FIRST_LOOK; i++) {

@@ -11,7 +11,23 @@ typedef struct group {
     uint32_t *ids;      /* in the arena: their rows in the origin of the column */
 } group;
 
-static int count_values(chunk_writer *w, size_t n)
+/* Kinds told apart before shapes are settled; further ones are pending. */
+#define RAW_KINDS 255
+/* Shapes of dicts told apart in a column; dicts of further ones go to a MAP. */
+#define DICT_SHAPES 12
+
+/* A column being split. */
+typedef struct splitter {
+    value_kind raw[RAW_KINDS];
+    size_t raw_count;
+    shape *shapes[RAW_KINDS];
+    size_t shape_count, dict_shapes;
+    group groups[TORSHI_MAX_MIXED];
+    size_t count;
+    uint8_t *selectors; /* row -> raw kind, then group */
+} splitter;
+
+int count_values(chunk_writer *w, size_t n)
 {
     w->values += n;
     return n > TORSHI_MAX_ROWS || w->values > TORSHI_MAX_VALUES ? ENC_LIMIT : ENC_OK;
@@ -21,6 +37,7 @@ static int count_values(chunk_writer *w, size_t n)
 static int encode_kind(chunk_writer *w, value_kind kind, const span *s, const cells *c, int level,
                        unsigned flags)
 {
+    bool sorted = (flags & COLUMN_SORTED) != 0;
     switch (kind.kind) {
     case KIND_NONE:
         return encode_nones(w, s);
@@ -37,6 +54,17 @@ static int encode_kind(chunk_writer *w, value_kind kind, const span *s, const ce
         return encode_texts(w, s, flags);
     case KIND_TUPLE:
         return encode_tuples(w, s, level, flags);
+    case KIND_VALUE:
+        return encode_values(w, s, level, flags, (type_entry *)kind.detail);
+    case KIND_DICT:
+        return encode_structs(w, s, c, level, (shape *)kind.detail, NULL);
+    case KIND_INSTANCE:
+        return sorted ? encode_structs(w, s, c, level, (shape *)kind.detail, NULL)
+                      : encode_structs(w, s, c, level, NULL, (type_entry *)kind.detail);
+    case KIND_MAP:
+        return encode_maps(w, s, c, level);
+    case KIND_LIST:
+        return encode_lists(w, s, c, level, flags);
     default:
         return flags & COLUMN_PLAIN ? ENC_DECLINE : encode_pending(w, s, c);
     }
@@ -44,38 +72,128 @@ static int encode_kind(chunk_writer *w, value_kind kind, const span *s, const ce
 
 /* ---- split columns ------------------------------------------------------------------------------
  */
-/* Sort the rows into groups; selectors[i] is the group of row i. ENC_OK or ENC_DECLINE. */
-static int find_groups(chunk_writer *w, const span *s, int level, unsigned flags, group *groups,
-                       size_t *count, uint8_t *selectors)
+static const value_kind pending_kind = {KIND_PENDING, 0};
+
+/* The shape of a dict or instance in this column; KIND_MAP for dicts of too many shapes. */
+static int find_shape(chunk_writer *w, splitter *sp, PyObject *obj, value_kind *kind)
 {
-    size_t known = 0, last = 0;
+    const type_entry *type = (const type_entry *)kind->detail;
+    for (size_t i = 0; i < sp->shape_count; i++) {
+        if (sp->shapes[i]->type == type && has_shape(w, obj, sp->shapes[i])) {
+            sp->shapes[i]->rows++;
+            kind->detail = (uintptr_t)sp->shapes[i];
+            return ENC_OK;
+        }
+    }
+    if (sp->shape_count == RAW_KINDS || (!type && sp->dict_shapes == DICT_SHAPES)) {
+        *kind = type ? pending_kind : (value_kind){KIND_MAP, 0};
+        return ENC_OK;
+    }
+    int plain = type ? w->services->is_default_instance(w->dump, obj) : 1;
+    shape *sh = NULL;
+    int status = plain < 0 ? ENC_ERROR : plain ? make_shape(w, obj, type, &sh) : ENC_OTHER;
+    if (status == ENC_OTHER || (status == ENC_OK && type && !shape_is_struct(sh))) {
+        *kind = type ? pending_kind : (value_kind){KIND_MAP, 0};
+        return ENC_OK;
+    }
+    if (status == ENC_OK) {
+        sh->rows = 1;
+        sp->shapes[sp->shape_count++] = sh;
+        sp->dict_shapes += !type;
+        kind->detail = (uintptr_t)sh;
+    }
+    return status;
+}
+
+/* The kind of a value, rows claimed and shapes told apart. */
+static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, unsigned flags,
+                     value_kind *kind)
+{
+    *kind = classify(w, obj, level, flags);
+    int claim = 1;
+    if (kind->kind == KIND_DICT || kind->kind == KIND_LIST) {
+        claim = claim_row(w, obj);
+    } else if (kind->kind == KIND_INSTANCE) {
+        claim = claim_instance(w, obj, (const type_entry *)kind->detail);
+    }
+    if (claim != 1) {
+        *kind = pending_kind;
+        return claim < 0 ? ENC_ERROR : ENC_OK;
+    }
+    return kind->kind == KIND_DICT || kind->kind == KIND_INSTANCE ? find_shape(w, sp, obj, kind)
+                                                                  : ENC_OK;
+}
+
+/* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */
+static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int level, unsigned flags)
+{
+    size_t last = 0;
     for (size_t i = 0; i < s->n; i++) {
-        value_kind kind = classify(w, span_at(s, i), level, flags);
-        size_t g = last;
-        if (g >= known || groups[g].kind.kind != kind.kind ||
-            groups[g].kind.detail != kind.detail) {
-            for (g = 0; g < known; g++) {
-                if (groups[g].kind.kind == kind.kind && groups[g].kind.detail == kind.detail) {
-                    break;
-                }
-            }
-            if (g == known && known + 1 >= TORSHI_MAX_MIXED && kind.kind != KIND_PENDING) {
-                kind = (value_kind){KIND_PENDING, 0}; /* the last column takes all further kinds */
-                for (g = 0; g < known && groups[g].kind.kind != KIND_PENDING; g++) {
-                }
-            }
-            if (g == known) {
-                groups[known++] = (group){.kind = kind};
-            }
+        value_kind kind;
+        int status = find_kind(w, sp, span_at(s, i), level, flags, &kind);
+        if (status != ENC_OK) {
+            return status;
         }
         if (kind.kind == KIND_PENDING && (flags & COLUMN_PLAIN)) {
             return ENC_DECLINE;
         }
-        groups[g].n++;
-        selectors[i] = (uint8_t)g;
-        last = g;
+        size_t k = last;
+        if (k >= sp->raw_count || sp->raw[k].kind != kind.kind ||
+            sp->raw[k].detail != kind.detail) {
+            for (k = 0; k < sp->raw_count; k++) {
+                if (sp->raw[k].kind == kind.kind && sp->raw[k].detail == kind.detail) {
+                    break;
+                }
+            }
+            if (k == sp->raw_count && k < RAW_KINDS) {
+                sp->raw[sp->raw_count++] = kind;
+            }
+        }
+        sp->selectors[i] = (uint8_t)k; /* RAW_KINDS: one too many */
+        last = k;
     }
-    *count = known;
+    return ENC_OK;
+}
+
+static size_t find_group(splitter *sp, value_kind kind)
+{
+    for (size_t g = 0; g < sp->count; g++) {
+        if (sp->groups[g].kind.kind == kind.kind && sp->groups[g].kind.detail == kind.detail) {
+            return g;
+        }
+    }
+    if (sp->count == TORSHI_MAX_MIXED - 1 && kind.kind != KIND_PENDING) {
+        return find_group(sp, pending_kind); /* the last column takes all further kinds */
+    }
+    sp->groups[sp->count] = (group){.kind = kind};
+    return sp->count++;
+}
+
+/* Sort the rows into groups. ENC_OK, ENC_DECLINE or ENC_ERROR. */
+static int find_groups(chunk_writer *w, splitter *sp, const span *s, int level, unsigned flags)
+{
+    uint8_t group_of[RAW_KINDS + 1];
+    int status = find_raw_kinds(w, sp, s, level, flags);
+    if (status != ENC_OK) {
+        return status;
+    }
+    for (size_t k = 0; k < sp->raw_count; k++) {
+        value_kind kind = sp->raw[k];
+        if (kind.kind == KIND_DICT && !shape_is_struct((const shape *)kind.detail)) {
+            kind = (value_kind){KIND_MAP, 0};
+        }
+        group_of[k] = (uint8_t)find_group(sp, kind);
+    }
+    if (sp->raw_count == RAW_KINDS) {
+        group_of[RAW_KINDS] = (uint8_t)find_group(sp, pending_kind);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        sp->selectors[i] = group_of[sp->selectors[i]];
+        sp->groups[sp->selectors[i]].n++;
+    }
+    if ((flags & COLUMN_PLAIN) && sp->groups[sp->count - 1].kind.kind == KIND_PENDING) {
+        return ENC_DECLINE;
+    }
     return ENC_OK;
 }
 
@@ -127,18 +245,22 @@ static int encode_group(chunk_writer *w, const group *g, const cells *c, int lev
                             : status;
 }
 
-static int encode_split(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags)
+static PLUGIN_NOINLINE int encode_split(chunk_writer *w, const span *s, const cells *c, int level,
+                                        unsigned flags)
 {
-    group groups[TORSHI_MAX_MIXED];
-    size_t count = 0;
+    splitter *sp = arena_alloc(&w->arena, 1, sizeof(*sp));
     uint8_t *selectors = arena_alloc(&w->arena, s->n, 1);
-    if (!selectors) {
+    if (!sp || !selectors) {
         return ENC_ERROR;
     }
-    int status = find_groups(w, s, level, flags, groups, &count, selectors);
+    sp->raw_count = sp->shape_count = sp->dict_shapes = sp->count = 0;
+    sp->selectors = selectors;
+    int status = find_groups(w, sp, s, level, flags);
     if (status != ENC_OK) {
         return status;
     }
+    group *groups = sp->groups;
+    size_t count = sp->count;
     if (count == 1) {
         return encode_kind(w, groups[0].kind, s, c, level, flags | COLUMN_SORTED);
     }

@@ -64,6 +64,16 @@ typedef struct origin {
     Py_ssize_t start;     /* ITEM of a list target: index of row 0 */
 } origin;
 
+/* Where a cell is: which entry of which row on the roll. */
+typedef struct cell_place {
+    uint32_t row;
+    uint32_t position;
+    PyObject *key; /* borrowed; NULL: the index */
+    Py_ssize_t index;
+} cell_place;
+
+cell_place find_place(const origin *from, uint32_t row);
+
 /* The rows of a column, which may be some of those of its origin. */
 typedef struct cells {
     const origin *from;
@@ -104,13 +114,51 @@ typedef struct seen_entry {
     uint32_t again;  /* bytes its next occurrence takes as opcodes: 2 or 5 */
 } seen_entry;
 
-#define ROW_SERIAL UINT32_MAX
+#define ROW_SERIAL UINT32_MAX        /* a mutable object that is a row of this chunk */
+#define TYPE_SERIAL (UINT32_MAX - 1) /* a type; index: its entry in `types` */
+#define NOT_MET 0                    /* as if it had not been entered */
 
 typedef struct seen_set {
     seen_entry *entries; /* owned; a power of two of them, or NULL */
     size_t mask;
     size_t used;
 } seen_set;
+
+/* ---- types
+ * ---------------------------------------------------------------------------------------
+ */
+#define TYPE_PENDING 1  /* asked for its reduction, by opcodes */
+#define TYPE_INSTANCE 2 /* default path */
+#define TYPE_DATE 10    /* values, each with its own way to be read: encode_value.c */
+#define TYPE_DATETIME 11
+#define TYPE_TIME 12
+#define TYPE_TIMEDELTA 13
+#define TYPE_DECIMAL 14
+#define TYPE_UUID 15
+#define TYPE_ENUM 16
+#define TYPE_FRACTION 17
+
+#define NO_EXTERNAL UINT32_MAX
+
+/* What a chunk knows about a type that it met. */
+typedef struct type_entry {
+    PyTypeObject *type; /* borrowed */
+    int form;           /* TYPE_* */
+    bool has_dict;
+    size_t slots;        /* INSTANCE, FRACTION, UUID: how many slots it has */
+    PyObject **names;    /* of slots; borrowed, in the arena, as the next */
+    Py_ssize_t *offsets; /* of slots in the object */
+    uint32_t external;   /* its number among the externals, or NO_EXTERNAL */
+} type_entry;
+
+/* The keys of dicts, or attributes of instances of one type, in order. */
+typedef struct shape {
+    const type_entry *type; /* NULL: dicts */
+    bool slotted;           /* the attributes are slots */
+    size_t n;
+    PyObject **keys; /* exact str; borrowed, in the arena */
+    size_t rows;     /* how many have it */
+} shape;
 
 /* ---- the writer ---------------------------------------------------------------------------------
  */
@@ -137,6 +185,12 @@ typedef struct chunk_writer {
     size_t column_count, column_room;
     PyObject **externals; /* owned array of borrowed references */
     size_t external_count, external_room;
+    type_entry **types; /* owned array; the entries are in the arena */
+    size_t type_count, type_room;
+    type_entry *last_type;
+    bool shared_state; /* a dict of an instance has other owners */
+    bool hooks;        /* a hook is asked for every instance: none is plain */
+    bool failed;       /* an exception was set where a kind was wanted */
 } chunk_writer;
 
 /* Take the writer out of the plugin's state (a new one when it is in use); NULL with MemoryError.
@@ -171,11 +225,23 @@ static inline bool needs_roll(const chunk_writer *w)
 #define COLUMN_PLAIN 1u    /* nothing in it may be pending */
 #define COLUMN_DISTINCT 2u /* the values are known to differ: no DICTIONARY is tried */
 
+#define COLUMN_FRESH 8u  /* the objects are new ones, which nobody else has */
 #define COLUMN_SORTED 4u /* classify() has found all values to be of this kind */
 
 /* Append the column of s to w->out. ENC_OK, ENC_ERROR, ENC_LIMIT; ENC_DECLINE with COLUMN_PLAIN. */
 int encode_column(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags);
 
+/* Count the values of one more column: ENC_OK or ENC_LIMIT. */
+int count_values(chunk_writer *w, size_t n);
+/*
+ * A column of immutable objects, each of which is written once: put() appends the column of the
+ * different objects at `level`, and where one stands in several rows that is a DICTIONARY's. A
+ * fresh object takes `cost` bytes as opcodes beside what put() counts, and put() counts at least
+ * `least` for it.
+ */
+typedef int (*put_objects_fn)(chunk_writer *w, const span *s, int level, void *detail);
+int encode_by_identity(chunk_writer *w, const span *s, int level, int64_t cost, int64_t least,
+                       put_objects_fn put, void *detail);
 /* A column whose values are all of one kind; ENC_OTHER, having written and counted nothing, when
    they are not. (encode_int.c, encode_atoms.c, encode_str.c) */
 int encode_ints(chunk_writer *w, const span *s);
@@ -184,6 +250,13 @@ int encode_floats(chunk_writer *w, const span *s);
 int encode_bools(chunk_writer *w, const span *s);
 int encode_nones(chunk_writer *w, const span *s);
 int encode_texts(chunk_writer *w, const span *s, unsigned flags); /* str or bytes */
+/* Dicts of one shape, or instances of one type and shape. `known`: classified and claimed, all of
+   this shape; NULL: to be found out, for dicts or (type not NULL) for instances. */
+int encode_structs(chunk_writer *w, const span *s, const cells *c, int level, shape *known,
+                   type_entry *type);
+int encode_maps(chunk_writer *w, const span *s, const cells *c, int level);
+int encode_lists(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags);
+int encode_values(chunk_writer *w, const span *s, int level, unsigned flags, type_entry *type);
 int encode_tuples(chunk_writer *w, const span *s, int level, unsigned flags);
 /* PENDING, and a note of each cell. */
 int encode_pending(chunk_writer *w, const span *s, const cells *c);
@@ -206,6 +279,11 @@ static inline int put_no_memory(void)
 #define KIND_STR 6
 #define KIND_BYTES 7
 #define KIND_TUPLE 8 /* detail: arity */
+#define KIND_DICT 9  /* detail: a shape; 0: none in particular */
+#define KIND_MAP 10
+#define KIND_LIST 11
+#define KIND_INSTANCE 12 /* detail: a shape, or its type entry while that is not known */
+#define KIND_VALUE 13    /* detail: its type entry */
 #define KIND_PENDING 15
 
 /* What column a value goes to: values with equal kind and detail share one. */
@@ -214,12 +292,72 @@ typedef struct value_kind {
     uintptr_t detail;
 } value_kind;
 
-/* The kind of obj in a column at this level. No failure. */
+/* The kind of obj in a column at this level, before rows are claimed. Sets w->failed on errors. */
 value_kind classify(chunk_writer *w, PyObject *obj, int level, unsigned flags);
 /* Whether obj may stand in a column at this level as an immutable value. */
-bool is_plain_value(PyObject *obj, int level);
+bool is_plain_value(chunk_writer *w, PyObject *obj, int level);
 /* Whether all keys are plain, and equal to themselves: what is set later must find its entry. */
-bool keys_are_plain(const span *keys);
+bool keys_are_plain(chunk_writer *w, const span *keys, int level);
+
+/* The shape of a dict or (type not NULL) instance, new in the arena. ENC_OK, ENC_OTHER when it has
+   none that a column could have, or ENC_ERROR. */
+int make_shape(chunk_writer *w, PyObject *obj, const type_entry *type, shape **out);
+bool has_shape(chunk_writer *w, PyObject *obj, const shape *sh);
+/* Whether sh->rows rows of it are better as a STRUCT than as a MAP. */
+bool shape_is_struct(const shape *sh);
+
+/* ---- rows (rows.c)
+ * -------------------------------------------------------------------------------
+ */
+/* Make a mutable object a row of this chunk: 1; 0 when it was met before, here or in the memo; -1
+   with MemoryError. Objects with one owner cannot have been met and are not entered. */
+int claim_row(chunk_writer *w, PyObject *obj);
+/* The same for an instance and its dict. */
+int claim_instance(chunk_writer *w, PyObject *obj, const type_entry *type);
+/* Take it back; what was not entered is left alone. */
+void unclaim_row(chunk_writer *w, PyObject *obj);
+void unclaim_state(chunk_writer *w, PyObject *obj, const type_entry *type);
+/* The next s->n places on the roll are these objects'. The number of the first in *first. ENC_OK or
+   ENC_ERROR. */
+int put_on_roll(chunk_writer *w, const span *s, const cells *c, int build, uint32_t *first);
+/* The external number of a class or callable. ENC_OK or ENC_ERROR. */
+int external_number(chunk_writer *w, PyObject *callable, uint32_t *number);
+
+static inline PyObject *view_key(const torshi_dict_view *view, size_t i)
+{
+    return *(PyObject *const *)(const void *)(view->base + i * view->stride + view->key_offset);
+}
+static inline PyObject *view_value(const torshi_dict_view *view, size_t i)
+{
+    return view->values ? view->values[i]
+                        : *(PyObject *const *)(const void *)(view->base + i * view->stride +
+                                                             view->value_offset);
+}
+
+/* Where the entries of a dict or the attributes of an instance lie. 1: *view is filled and has no
+   gaps; 0: use row_entries. */
+int row_view(chunk_writer *w, PyObject *obj, const type_entry *type, torshi_dict_view *view);
+/* The same in arrays, by whatever way there is, slots included. ENC_OK, ENC_OTHER when a key is no
+   exact str (instances), or ENC_ERROR. */
+typedef struct entries {
+    PyObject **keys; /* borrowed, in the arena, as the next */
+    PyObject **values;
+    size_t n;
+    bool slotted;
+} entries;
+int row_entries(chunk_writer *w, PyObject *obj, const type_entry *type, entries *out);
+/* Equal exact str; b is one. */
+static inline bool same_name(PyObject *a, PyObject *b)
+{
+    return a == b ||
+           (PyUnicode_CheckExact(a) && PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) &&
+            PyUnicode_Compare(a, b) == 0);
+}
+
+/* What is known about obj's type (types.c); NULL with an exception. */
+type_entry *type_of(chunk_writer *w, PyObject *obj);
+/* Whether obj, whose type is a value's, can be made again by that type's columns. */
+bool is_known_value(chunk_writer *w, PyObject *obj, const type_entry *type, int level);
 /* Containers, tuples and values made by callables stand at most at this level: below them a MIXED,
    a DICTIONARY, a TUPLE and the items' own MIXED, DICTIONARY and AFFIX still have room. */
 #define DEEPEST (TORSHI_MAX_DEPTH - 6)
@@ -249,5 +387,7 @@ static inline bool read_int64(PyObject *obj, int64_t *value)
  */
 /* Bytes of a str, bytes or tuple as opcodes when it was met before: 2 or 5; 0 when it was not. */
 int met_cost(chunk_writer *w, PyObject *obj);
+/* Bytes of a plain key that is written and memoized. */
+int64_t key_cost(PyObject *key);
 
 #endif

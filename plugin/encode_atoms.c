@@ -82,8 +82,29 @@ int encode_floats(chunk_writer *w, const span *s)
     return ENC_OK;
 }
 
+/* What it takes to set cell i later, beyond what its value takes anyway. */
+static int64_t pending_cost(const cells *c, size_t i, uint32_t *row)
+{
+    cell_place at = find_place(c->from, cell_id(c, i));
+    int64_t cost = 1; /* SETITEM */
+    if (c->from->form == ORIGIN_PAIR) {
+        cost += key_cost(at.key); /* it is in the payload, and once more here */
+    } else if (c->from->form == ORIGIN_ITEM) {
+        cost += at.index <= 0xff ? 2 : at.index <= 0xffff ? 3 : 5;
+    } else {
+        cost += 5 + 4; /* GET of the name, and what BUILD takes */
+        cost += i == 0 ? key_cost(at.key) : 0;
+    }
+    if (at.row && at.row != *row) {
+        cost += 18; /* chunk(roll, index), MEMOIZE and POP */
+    }
+    *row = at.row;
+    return cost;
+}
+
 int encode_pending(chunk_writer *w, const span *s, const cells *c)
 {
+    uint32_t row = 0;
     for (size_t i = 0; i < s->n; i++) {
         if (w->pending_count == w->pending_room) {
             pending_cell *grown = writer_grow(w->pending, &w->pending_room, sizeof(*w->pending));
@@ -93,6 +114,7 @@ int encode_pending(chunk_writer *w, const span *s, const cells *c)
             w->pending = grown;
         }
         w->pending[w->pending_count++] = (pending_cell){c->from, cell_id(c, i), span_at(s, i)};
+        w->extra += pending_cost(c, i, &row);
     }
     return put_head(w, TORSHI_COL_PENDING, 0);
 }

@@ -1,21 +1,7 @@
 /*
  * encode_int.c - columns of ints: progressions, offsets from the smallest, and ints of any size.
  */
-#include "encode.h"
-
-/* Bytes of an int as opcodes: BININT1, BININT2, BININT, or LONG1 with its fewest bytes. */
-static inline int64_t int_cost(int64_t v)
-{
-    if (v >= 0 && v <= 0xffff) {
-        return v <= 0xff ? 2 : 3;
-    }
-    if (v >= INT32_MIN && v <= INT32_MAX) {
-        return 5;
-    }
-    uint64_t u = (uint64_t)(v < 0 ? ~v : v);
-    int bits = 65 - __builtin_clzll(u); /* with the sign */
-    return 2 + (bits + 7) / 8;
-}
+#include "encode_int.h"
 
 static int64_t ints_cost(const int64_t *v, size_t n, int64_t min, int64_t max)
 {
@@ -39,75 +25,69 @@ static int64_t ints_cost(const int64_t *v, size_t n, int64_t min, int64_t max)
     return cost;
 }
 
-/* The values of s; false at the first that is not an int, or does not fit. *step is the common
-   difference when *progression says that there is one. */
-static bool read_ints(const span *s, int64_t *restrict out, int64_t *min, int64_t *max,
-                      bool *progression, int64_t *step)
+/* The values of s; false at the first that is not an int, or does not fit. */
+static bool read_ints(const span *s, int64_t *restrict out)
 {
-    size_t n = s->n;
-    int64_t low = INT64_MAX, high = INT64_MIN;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
-        int64_t v;
-        if (!PyLong_CheckExact(obj) || !read_int64(obj, &v)) {
+        if (!PyLong_CheckExact(obj) || !read_int64(obj, &out[i])) {
             return false;
         }
-        out[i] = v;
-        low = v < low ? v : low;
-        high = v > high ? v : high;
-    }
-    *min = low;
-    *max = high;
-    *progression = false;
-    if (n >= 3 && !__builtin_sub_overflow(out[1], out[0], step)) {
-        size_t i = 2;
-        /* no step overflows when all lie between the ends: compare modulo 2**64, then the range */
-        uint64_t d = (uint64_t)*step;
-        while (i < n && (uint64_t)out[i] - (uint64_t)out[i - 1] == d) {
-            i++;
-        }
-        *progression = i == n && torshi_progression_fits(out[0], *step, n);
     }
     return true;
 }
 
+/* Whether the values have a common difference, none of whose multiples overflows. */
+static bool is_progression(const int64_t *v, size_t n, int64_t *step)
+{
+    if (n < 3 || __builtin_sub_overflow(v[1], v[0], step)) {
+        return false;
+    }
+    uint64_t d = (uint64_t)*step;
+    for (size_t i = 2; i < n; i++) {
+        if ((uint64_t)v[i] - (uint64_t)v[i - 1] != d) {
+            return false;
+        }
+    }
+    return torshi_progression_fits(v[0], *step, n);
+}
+
+int put_ints(chunk_writer *w, const int64_t *v, size_t n)
+{
+    int64_t step;
+    if (is_progression(v, n, &step)) {
+        if (put_head(w, TORSHI_COL_PROGRESSION, 0) < 0) {
+            return ENC_ERROR;
+        }
+        if (!torshi_buf_zvar(&w->out, v[0]) || !torshi_buf_zvar(&w->out, step)) {
+            return put_no_memory();
+        }
+        w->bound += 2 * (int64_t)n;
+        return ENC_OK;
+    }
+    int64_t min = INT64_MAX, max = INT64_MIN;
+    for (size_t i = 0; i < n; i++) {
+        min = v[i] < min ? v[i] : min;
+        max = v[i] > max ? v[i] : max;
+    }
+    int width = torshi_width_for((uint64_t)max - (uint64_t)min);
+    if (put_head(w, TORSHI_COL_INT, width) < 0) {
+        return ENC_ERROR;
+    }
+    if (!torshi_buf_zvar(&w->out, min) || !torshi_pack_offsets(&w->out, v, n, min, width)) {
+        return put_no_memory();
+    }
+    w->bound += ints_cost(v, n, min, max);
+    return ENC_OK;
+}
+
 int encode_ints(chunk_writer *w, const span *s)
 {
-    int status = ENC_ERROR;
     arena_mark mark = arena_here(&w->arena);
     int64_t *values = arena_alloc(&w->arena, s->n, sizeof(*values));
-    int64_t min, max, step;
-    bool progression;
-    if (!values) {
-        goto done;
-    }
-    if (!read_ints(s, values, &min, &max, &progression, &step)) {
-        status = ENC_OTHER;
-        goto done;
-    }
-    if (progression) {
-        if (put_head(w, TORSHI_COL_PROGRESSION, 0) < 0) {
-            goto done;
-        }
-        if (!torshi_buf_zvar(&w->out, values[0]) || !torshi_buf_zvar(&w->out, step)) {
-            put_no_memory();
-            goto done;
-        }
-        w->bound += 2 * (int64_t)s->n;
-    } else {
-        int width = torshi_width_for((uint64_t)max - (uint64_t)min);
-        if (put_head(w, TORSHI_COL_INT, width) < 0) {
-            goto done;
-        }
-        if (!torshi_buf_zvar(&w->out, min) ||
-            !torshi_pack_offsets(&w->out, values, s->n, min, width)) {
-            put_no_memory();
-            goto done;
-        }
-        w->bound += ints_cost(values, s->n, min, max);
-    }
-    status = ENC_OK;
-done:
+    int status = !values                 ? ENC_ERROR
+                 : !read_ints(s, values) ? ENC_OTHER
+                                         : put_ints(w, values, s->n);
     arena_release(&w->arena, mark);
     return status;
 }

@@ -299,7 +299,7 @@ int encode_texts(chunk_writer *w, const span *s, unsigned flags)
     }
     w->blob.len = 0;
     status = t.bytes ? read_bytes(w, s, &t, longest) : read_strs(w, s, &t, longest);
-    if (status == ENC_OK && t.shared) {
+    if (status == ENC_OK && t.shared && !(flags & COLUMN_FRESH)) {
         status = count_shared(w, s, &t);
     }
     if (status != ENC_OK) {

@@ -36,6 +36,8 @@ typedef struct chunk_record {
     size_t step_count;
     chunk_row *rows; /* owned; sorted by roll_index */
     size_t row_count;
+    PyObject **externals; /* owned */
+    size_t external_count;
     PyObject **kept; /* owned: what is marked in the memo */
     size_t kept_count;
 } chunk_record;

@@ -5,34 +5,6 @@
 
 #include <stdlib.h>
 
-/* Where a cell is: which entry of which row on the roll. */
-typedef struct place {
-    uint32_t row;
-    uint32_t position;
-    PyObject *key; /* borrowed; NULL: the index */
-    Py_ssize_t index;
-} place;
-
-static place find_place(const origin *from, uint32_t row)
-{
-    if (from->form == ORIGIN_FIELD) {
-        return (place){from->first + row, from->field, from->key, 0};
-    }
-    uint32_t low = 0, high = from->parents;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (from->ends[middle] <= row) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    uint32_t position = low ? row - from->ends[low - 1] : row;
-    return (place){from->first + low, position,
-                   from->form == ORIGIN_PAIR ? span_at(&from->keys, row) : NULL,
-                   from->start + (Py_ssize_t)position};
-}
-
 static const rolled_column *find_column(const chunk_writer *w, uint32_t index)
 {
     size_t low = 0, high = w->column_count;
@@ -62,7 +34,7 @@ typedef struct step_list {
     size_t count, room;
 } step_list;
 
-static int add_step(step_list *steps, const place *at, uint32_t child, PyObject *value)
+static int add_step(step_list *steps, const cell_place *at, uint32_t child, PyObject *value)
 {
     if (steps->count == steps->room) {
         chunk_step *grown = writer_grow(steps->items, &steps->room, sizeof(*steps->items));
@@ -86,7 +58,7 @@ static int collect_steps(chunk_writer *w, step_list *steps)
     }
     memset(linked, 0, (size_t)w->rolled / 8 + 1);
     for (size_t i = 0; i < w->pending_count; i++) {
-        place at = find_place(w->pending[i].from, w->pending[i].row);
+        cell_place at = find_place(w->pending[i].from, w->pending[i].row);
         if (add_step(steps, &at, NO_CHILD, w->pending[i].value) < 0) {
             return -1;
         }
@@ -168,9 +140,25 @@ static int keep_met(chunk_record *r, const chunk_writer *w)
     }
     for (size_t i = 0; i <= seen->mask; i++) {
         const seen_entry *e = &seen->entries[i];
-        if (e->obj && e->column != ROW_SERIAL) {
+        if (e->obj && e->column != ROW_SERIAL && e->column != TYPE_SERIAL && e->column != NOT_MET) {
             r->kept[r->kept_count++] = Py_NewRef(e->obj);
         }
+    }
+    return 0;
+}
+
+static int keep_externals(chunk_record *r, const chunk_writer *w)
+{
+    if (!w->external_count) {
+        return 0;
+    }
+    r->externals = PyMem_Malloc(w->external_count * sizeof(*r->externals));
+    if (!r->externals) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (; r->external_count < w->external_count; r->external_count++) {
+        r->externals[r->external_count] = Py_NewRef(w->externals[r->external_count]);
     }
     return 0;
 }
@@ -201,6 +189,9 @@ int record_new(chunk_writer *w, PyObject *target, int has_roll, chunk_record **o
     if (status == 0) {
         status = keep_met(r, w);
     }
+    if (status == 0) {
+        status = keep_externals(r, w);
+    }
     if (status == 0 && has_roll) {
         /* any object with an identity will do; this one is not the collector's business */
         r->roll = PyByteArray_FromStringAndSize(NULL, 0);
@@ -230,7 +221,11 @@ void record_release(void *record)
     for (size_t i = 0; i < r->kept_count; i++) {
         Py_DECREF(r->kept[i]);
     }
+    for (size_t i = 0; i < r->external_count; i++) {
+        Py_DECREF(r->externals[i]);
+    }
     Py_XDECREF(r->roll);
+    PyMem_Free(r->externals);
     PyMem_Free(r->steps);
     PyMem_Free(r->rows);
     PyMem_Free(r->kept);

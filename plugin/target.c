@@ -77,11 +77,14 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
         if (status != ENC_OK) {
             return status;
         }
-        if (!worth_trying(w, values) || (job->form->is_dict && !keys_are_plain(keys))) {
+        if (!worth_trying(w, values) || (job->form->is_dict && !keys_are_plain(w, keys, 1))) {
             return ENC_DECLINE;
         }
         Py_ssize_t rest = job->form->length(job->target) - job->rows - (Py_ssize_t)values->n;
         status = encode_rows(w, job->form, keys, values, rest > 0 ? (size_t)rest : 0, job->rows);
+        if (w->failed) {
+            return ENC_ERROR;
+        }
         if (status == ENC_OK) {
             return chunk_pays(w, needs_roll(w)) ? ENC_OK : ENC_DECLINE;
         }
@@ -122,8 +125,8 @@ static int write_chunk(chunk_writer *w, const target_job *job, bool first, chunk
     if (services->write(dump, roll, 1) < 0 || services->memoize(dump, record->roll) < 0) {
         return -1;
     }
-    for (size_t i = 0; i < w->external_count; i++) {
-        if (services->then_save(dump, w->externals[i]) < 0) {
+    for (size_t i = 0; i < record->external_count; i++) {
+        if (services->then_save(dump, record->externals[i]) < 0) {
             return -1;
         }
     }
@@ -170,11 +173,11 @@ static int write_block(chunk_writer *w, target_job *job, bool first)
 {
     chunk_record *record = NULL;
     int status = record_new(w, job->target, needs_roll(w), &record);
+    if (status == 0 && record) { /* before writing, which may run user code when a file is full */
+        status = record_enter(record, w);
+    }
     if (status == 0) {
         status = write_chunk(w, job, first, record);
-    }
-    if (status == 0 && record) {
-        status = record_enter(record, w);
     }
     if (status == 0 && record) {
         status = record_finish_target(record, w->services, w->dump);

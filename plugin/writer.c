@@ -18,6 +18,7 @@ static void writer_free(chunk_writer *w)
     PyMem_Free(w->pending);
     PyMem_Free(w->columns);
     PyMem_Free(w->externals);
+    PyMem_Free(w->types);
     PyMem_Free(w);
 }
 
@@ -57,6 +58,7 @@ chunk_writer *writer_take(struct plugin_state *plugin, torshi_dump *dump)
         w->objects = plugin->objects;
     }
     w->dump = dump;
+    w->hooks = plugin->services->option(dump, TORSHI_OPT_ASKS_HOOKS) != 0;
     return w;
 }
 
@@ -117,6 +119,10 @@ void writer_reset(chunk_writer *w)
     w->pending_count = 0;
     w->column_count = 0;
     w->external_count = 0;
+    w->type_count = 0;
+    w->last_type = NULL;
+    w->shared_state = false;
+    w->failed = false;
 }
 
 void *writer_grow(void *items, size_t *room, size_t size)

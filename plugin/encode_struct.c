@@ -1,0 +1,272 @@
+/*
+ * encode_struct.c - dicts with the same keys, and instances with the same attributes: the names
+ * once, then a column for each field.
+ */
+#include "encode.h"
+
+/* More fields than this many times the rows are better off as a MAP. */
+#define FIELDS_A_ROW 8
+
+bool shape_is_struct(const shape *sh)
+{
+    if (sh->n > TORSHI_MAX_FIELDS) {
+        return false;
+    }
+    return sh->type || (sh->rows >= 2 && sh->n <= FIELDS_A_ROW * sh->rows);
+}
+
+int make_shape(chunk_writer *w, PyObject *obj, const type_entry *type, shape **out)
+{
+    entries e;
+    int status = row_entries(w, obj, type, &e);
+    if (status != ENC_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < e.n; i++) {
+        if (!PyUnicode_CheckExact(e.keys[i])) {
+            return ENC_OTHER;
+        }
+    }
+    shape *sh = arena_alloc(&w->arena, 1, sizeof(*sh));
+    if (!sh) {
+        return ENC_ERROR;
+    }
+    *sh = (shape){type, e.slotted, e.n, e.keys, 0};
+    *out = sh;
+    return ENC_OK;
+}
+
+/* ---- rows into columns --------------------------------------------------------------------------
+ */
+/* Copy the values of a row to cells[f * n]; false when it has other keys. */
+static bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, size_t n)
+{
+    if ((size_t)view->count != sh->n) {
+        return false;
+    }
+    const unsigned char *key = view->base + view->key_offset;
+    const unsigned char *value =
+        view->values ? (const unsigned char *)view->values : view->base + view->value_offset;
+    size_t value_stride = view->values ? sizeof(PyObject *) : view->stride;
+    for (size_t f = 0; f < sh->n; f++) {
+        PyObject *name = *(PyObject *const *)(const void *)key;
+        if (PLUGIN_UNLIKELY(name != sh->keys[f]) && !same_name(name, sh->keys[f])) {
+            return false;
+        }
+        cells[f * n] = *(PyObject *const *)(const void *)value;
+        key += view->stride;
+        value += value_stride;
+    }
+    return true;
+}
+
+static bool take_slots(PyObject *obj, const shape *sh, PyObject **cells, size_t n)
+{
+    const type_entry *type = sh->type;
+    size_t f = 0;
+    for (size_t i = 0; i < type->slots; i++) {
+        PyObject *value = *(PyObject **)(void *)((char *)obj + type->offsets[i]);
+        if (value) {
+            if (f == sh->n || sh->keys[f] != type->names[i]) {
+                return false;
+            }
+            cells[f++ * n] = value;
+        }
+    }
+    return f == sh->n;
+}
+
+/* ENC_OK, ENC_OTHER or ENC_ERROR. */
+static int take_row(chunk_writer *w, PyObject *obj, const shape *sh, PyObject **cells, size_t n)
+{
+    torshi_dict_view view;
+    if (row_view(w, obj, sh->type, &view)) {
+        return take_view(&view, sh, cells, n) ? ENC_OK : ENC_OTHER;
+    }
+    if (sh->type && !sh->type->has_dict) {
+        return take_slots(obj, sh, cells, n) ? ENC_OK : ENC_OTHER;
+    }
+    arena_mark mark = arena_here(&w->arena);
+    entries e;
+    int status = row_entries(w, obj, sh->type, &e);
+    if (status == ENC_OK && (e.n != sh->n || e.slotted != sh->slotted)) {
+        status = ENC_OTHER;
+    }
+    for (size_t f = 0; status == ENC_OK && f < sh->n; f++) {
+        if (same_name(e.keys[f], sh->keys[f])) {
+            cells[f * n] = e.values[f];
+        } else {
+            status = ENC_OTHER;
+        }
+    }
+    arena_release(&w->arena, mark);
+    return status;
+}
+
+bool has_shape(chunk_writer *w, PyObject *obj, const shape *sh)
+{
+    torshi_dict_view view;
+    if (row_view(w, obj, sh->type, &view)) {
+        if ((size_t)view.count != sh->n) {
+            return false;
+        }
+        for (size_t f = 0; f < sh->n; f++) {
+            PyObject *name = view_key(&view, f);
+            if (name != sh->keys[f] && !same_name(name, sh->keys[f])) {
+                return false;
+            }
+        }
+        return true;
+    }
+    arena_mark mark = arena_here(&w->arena);
+    entries e;
+    bool same =
+        row_entries(w, obj, sh->type, &e) == ENC_OK && e.n == sh->n && e.slotted == sh->slotted;
+    for (size_t f = 0; same && f < sh->n; f++) {
+        same = same_name(e.keys[f], sh->keys[f]);
+    }
+    arena_release(&w->arena, mark);
+    return same;
+}
+
+/* All rows of s, each claimed on the way unless that was done before. */
+static int take_rows(chunk_writer *w, const span *s, const shape *sh, PyObject **cells,
+                     bool claimed)
+{
+    const type_entry *type = sh->type;
+    size_t i = 0;
+    int status = ENC_OK;
+    for (; i < s->n; i++) {
+        PyObject *obj = span_at(s, i);
+        if (!claimed) {
+            if (type ? Py_TYPE(obj) != type->type : !PyDict_CheckExact(obj)) {
+                status = ENC_OTHER;
+                break;
+            }
+            int claim = type ? claim_instance(w, obj, type) : claim_row(w, obj);
+            if (claim != 1) {
+                status = claim < 0 ? ENC_ERROR : ENC_OTHER;
+                break;
+            }
+        }
+        status = take_row(w, obj, sh, cells + i, s->n);
+        if (status != ENC_OK) {
+            i++;
+            break;
+        }
+    }
+    if (status == ENC_OTHER && !claimed) {
+        while (i--) {
+            unclaim_row(w, span_at(s, i));
+            if (type) {
+                unclaim_state(w, span_at(s, i), type);
+            }
+        }
+    }
+    return status;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------
+ */
+/* Bytes of n rows as opcodes, keys and values aside. */
+static int64_t rows_cost(const shape *sh, size_t n)
+{
+    int64_t rows = (int64_t)n, fields = (int64_t)sh->n;
+    int64_t dict =
+        2 + (fields > 1 ? 2 : fields);       /* EMPTY_DICT, MEMOIZE, SETITEM or (MARK, SETITEMS) */
+    int64_t names = 2 * (rows - 1) * fields; /* GET, after the first row */
+    if (!sh->type) {
+        return rows * dict + names;
+    }
+    /* GET of the class, EMPTY_TUPLE, NEWOBJ, MEMOIZE; BUILD; NONE, TUPLE2, MEMOIZE */
+    int64_t instance = 2 * (rows - 1) + 3 * rows;
+    return fields == 0 ? instance : instance + rows * (dict + 1 + (sh->slotted ? 3 : 0)) + names;
+}
+
+/* The column's head, up to the fields. */
+static int put_struct_head(chunk_writer *w, const shape *sh)
+{
+    torshi_kind kind = !sh->type     ? TORSHI_COL_STRUCT
+                       : sh->n == 0  ? TORSHI_COL_BARE
+                       : sh->slotted ? TORSHI_COL_SLOTTED
+                                     : TORSHI_COL_INSTANCE;
+    if (put_head(w, kind, 0) < 0) {
+        return ENC_ERROR;
+    }
+    if (sh->type) {
+        uint32_t number;
+        if (external_number(w, (PyObject *)sh->type->type, &number) != ENC_OK) {
+            return ENC_ERROR;
+        }
+        if (!torshi_buf_uvar(&w->out, number)) {
+            return put_no_memory();
+        }
+    }
+    return kind == TORSHI_COL_BARE || torshi_buf_uvar(&w->out, sh->n) ? ENC_OK : put_no_memory();
+}
+
+static int put_fields(chunk_writer *w, const shape *sh, PyObject **cells_of, size_t n,
+                      uint32_t first, int level)
+{
+    span names = span_of(sh->keys, sh->n);
+    const cells nowhere = {NULL, NULL};
+    int status = encode_column(w, &names, &nowhere, level + 1, COLUMN_PLAIN | COLUMN_DISTINCT);
+    for (size_t f = 0; f < sh->n && status == ENC_OK; f++) {
+        origin *from = arena_alloc(&w->arena, 1, sizeof(*from));
+        if (!from) {
+            return ENC_ERROR;
+        }
+        *from = (origin){
+            .form = ORIGIN_FIELD, .first = first, .key = sh->keys[f], .field = (uint32_t)f};
+        cells where = {from, NULL};
+        span column = span_of(cells_of + f * n, n);
+        status = encode_column(w, &column, &where, level + 1, 0);
+    }
+    return status;
+}
+
+int encode_structs(chunk_writer *w, const span *s, const cells *c, int level, shape *known,
+                   type_entry *type)
+{
+    arena_mark mark = arena_here(&w->arena);
+    shape *sh = known;
+    uint32_t first;
+    int status = ENC_OK;
+    if (!sh) {
+        status = make_shape(w, span_at(s, 0), type, &sh);
+        if (status != ENC_OK) {
+            return status;
+        }
+        sh->rows = s->n;
+        if (!shape_is_struct(sh)) {
+            return ENC_OTHER;
+        }
+        if (type) {
+            int plain = w->services->is_default_instance(w->dump, span_at(s, 0));
+            if (plain <= 0) {
+                return plain < 0 ? ENC_ERROR : ENC_OTHER;
+            }
+        }
+    }
+    if (sh->n && s->n > (TORSHI_MAX_VALUES - w->values) / sh->n) {
+        return ENC_LIMIT;
+    }
+    PyObject **cells_of = arena_alloc(&w->arena, sh->n * s->n, sizeof(*cells_of));
+    if (!cells_of) {
+        return ENC_ERROR;
+    }
+    status = take_rows(w, s, sh, cells_of, known != NULL);
+    if (status != ENC_OK) {
+        if (status == ENC_OTHER) {
+            arena_release(&w->arena, mark);
+        }
+        return status;
+    }
+    int build = !type && !sh->type ? BUILD_ITEM : sh->slotted ? BUILD_SLOTS : BUILD_STATE;
+    status = put_struct_head(w, sh);
+    if (status == ENC_OK) {
+        status = put_on_roll(w, s, c, build, &first);
+    }
+    w->bound += rows_cost(sh, s->n);
+    return status == ENC_OK && sh->n ? put_fields(w, sh, cells_of, s->n, first, level) : status;
+}

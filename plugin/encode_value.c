@@ -1,0 +1,177 @@
+/*
+ * encode_value.c - REDUCE columns of known value types: their parts read directly, a column for
+ * each argument of the callable.
+ */
+#include "encode_int.h"
+#include "types.h"
+
+#define _PY_DATETIME_IMPL /* the structs and macros; its static pointer is not wanted */
+#include <datetime.h>
+
+/* A BYTES column whose values have `size` bytes each; *to is where they go. */
+static int put_fixed_bytes(chunk_writer *w, size_t n, size_t size, uint8_t **to)
+{
+    int status = count_values(w, n);
+    if (status != ENC_OK || put_head(w, TORSHI_COL_BYTES, 0) < 0) {
+        return status != ENC_OK ? status : ENC_ERROR;
+    }
+    if (!torshi_buf_uvar(&w->out, size) || !torshi_buf_reserve(&w->out, n * size)) {
+        return put_no_memory();
+    }
+    *to = w->out.data + w->out.len;
+    w->out.len += n * size;
+    w->bound += (int64_t)(n * (size + 3));
+    return ENC_OK;
+}
+
+static int put_dates(chunk_writer *w, const span *s, int form)
+{
+    uint8_t *to;
+    size_t size = form == TYPE_DATE   ? _PyDateTime_DATE_DATASIZE
+                  : form == TYPE_TIME ? _PyDateTime_TIME_DATASIZE
+                                      : _PyDateTime_DATETIME_DATASIZE;
+    int status = put_fixed_bytes(w, s->n, size, &to);
+    for (size_t i = 0; status == ENC_OK && i < s->n; i++, to += size) {
+        PyObject *obj = span_at(s, i);
+        if (form == TYPE_DATE) {
+            memcpy(to, ((PyDateTime_Date *)obj)->data, _PyDateTime_DATE_DATASIZE);
+        } else if (form == TYPE_TIME) { /* fold is the first bit of the first byte ... */
+            memcpy(to, ((PyDateTime_Time *)obj)->data, _PyDateTime_TIME_DATASIZE);
+            to[0] |= (uint8_t)(((PyDateTime_Time *)obj)->fold << 7);
+        } else { /* ... and here of the third */
+            memcpy(to, ((PyDateTime_DateTime *)obj)->data, _PyDateTime_DATETIME_DATASIZE);
+            to[2] |= (uint8_t)(((PyDateTime_DateTime *)obj)->fold << 7);
+        }
+    }
+    return status;
+}
+
+static int put_deltas(chunk_writer *w, const span *s)
+{
+    int status = ENC_OK;
+    arena_mark mark = arena_here(&w->arena);
+    int64_t *values = arena_alloc(&w->arena, s->n, sizeof(*values));
+    if (!values) {
+        return ENC_ERROR;
+    }
+    for (int part = 0; part < 3 && status == ENC_OK; part++) {
+        for (size_t i = 0; i < s->n; i++) {
+            const PyDateTime_Delta *delta = (const PyDateTime_Delta *)span_at(s, i);
+            values[i] = part == 0 ? delta->days : part == 1 ? delta->seconds : delta->microseconds;
+        }
+        status = count_values(w, s->n);
+        if (status == ENC_OK) {
+            status = put_ints(w, values, s->n);
+        }
+    }
+    arena_release(&w->arena, mark);
+    return status;
+}
+
+static int put_uuids(chunk_writer *w, const span *s, const type_entry *type)
+{
+    uint8_t *to;
+    int status = count_values(w, s->n);
+    if (status != ENC_OK || put_head(w, TORSHI_COL_NONE, 0) < 0) {
+        return status != ENC_OK ? status : ENC_ERROR;
+    }
+    w->bound += (int64_t)s->n;
+    status = put_fixed_bytes(w, s->n, 16, &to);
+    for (size_t i = 0; status == ENC_OK && i < s->n; i++) {
+        uuid_bytes(span_at(s, i), type, to + 16 * i); /* classify() has seen that it can */
+    }
+    return status;
+}
+
+/* Decimals as their str(), which no one else has. */
+static int put_decimals(chunk_writer *w, const span *s, int level)
+{
+    int status = ENC_ERROR;
+    size_t n = 0;
+    PyObject **texts = arena_alloc(&w->arena, s->n, sizeof(*texts));
+    if (!texts) {
+        return ENC_ERROR;
+    }
+    for (; n < s->n; n++) {
+        texts[n] = PyObject_Str(span_at(s, n));
+        if (!texts[n]) {
+            goto done;
+        }
+    }
+    const cells nowhere = {NULL, NULL};
+    span column = span_of(texts, s->n);
+    status = encode_column(w, &column, &nowhere, level, COLUMN_PLAIN | COLUMN_FRESH);
+done:
+    while (n) {
+        Py_DECREF(texts[--n]);
+    }
+    return status;
+}
+
+/* Columns of objects that are there already: an Enum's value, a Fraction's two ints. */
+static int put_parts(chunk_writer *w, const span *s, type_entry *type, const char *name, int level)
+{
+    const cells nowhere = {NULL, NULL};
+    PyObject **parts = arena_alloc(&w->arena, s->n, sizeof(*parts));
+    if (!parts) {
+        return ENC_ERROR;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        parts[i] =
+            name ? slot_value(span_at(s, i), type, name) : enum_value(w, span_at(s, i), type);
+    }
+    span column = span_of(parts, s->n);
+    return encode_column(w, &column, &nowhere, level, COLUMN_PLAIN);
+}
+
+static int put_arguments(chunk_writer *w, const span *s, type_entry *type, int level)
+{
+    switch (type->form) {
+    case TYPE_TIMEDELTA:
+        return put_deltas(w, s);
+    case TYPE_DECIMAL:
+        return put_decimals(w, s, level);
+    case TYPE_UUID:
+        return put_uuids(w, s, type);
+    case TYPE_ENUM:
+        return put_parts(w, s, type, NULL, level);
+    case TYPE_FRACTION: {
+        int status = put_parts(w, s, type, "_numerator", level);
+        return status == ENC_OK ? put_parts(w, s, type, "_denominator", level) : status;
+    }
+    default:
+        return put_dates(w, s, type->form);
+    }
+}
+
+static int put_values(chunk_writer *w, const span *s, int level, void *detail)
+{
+    type_entry *type = detail;
+    uint32_t number;
+    size_t arguments = type->form == TYPE_TIMEDELTA                             ? 3
+                       : type->form == TYPE_UUID || type->form == TYPE_FRACTION ? 2
+                                                                                : 1;
+    if (external_number(w, (PyObject *)type->type, &number) != ENC_OK ||
+        put_head(w, TORSHI_COL_REDUCE, 0) < 0) {
+        return ENC_ERROR;
+    }
+    if (!torshi_buf_uvar(&w->out, number) || !torshi_buf_uvar(&w->out, arguments)) {
+        return put_no_memory();
+    }
+    return put_arguments(w, s, type, level + 1);
+}
+
+int encode_values(chunk_writer *w, const span *s, int level, unsigned flags, type_entry *type)
+{
+    if (!(flags & COLUMN_SORTED)) {
+        for (size_t i = 0; i < s->n; i++) {
+            value_kind kind = classify(w, span_at(s, i), level, flags);
+            if (kind.kind != KIND_VALUE || kind.detail != (uintptr_t)type) {
+                return ENC_OTHER;
+            }
+        }
+    }
+    /* TUPLE1, MEMOIZE, REDUCE, MEMOIZE; GET of the callable: the first is written as it is here */
+    w->bound -= 2;
+    return encode_by_identity(w, s, level, 6, 1, put_values, type);
+}

@@ -1,0 +1,22 @@
+/*
+ * types.h - how objects of a type are made into columns: what types.c, values.c and encode_value.c
+ * share.
+ */
+#ifndef TORSHI_TYPES_H
+#define TORSHI_TYPES_H
+
+#include "encode.h"
+
+/* Fill in names and offsets of t's slots. 1; 0 when a slot is out of the ordinary; -1. */
+int find_slots(chunk_writer *w, type_entry *t);
+/* Set t->form when objects of the type are values that a column can make. 0 or -1. */
+int find_value_form(chunk_writer *w, type_entry *t);
+
+/* What is in a slot: borrowed, or NULL. */
+PyObject *slot_value(PyObject *obj, const type_entry *type, const char *name);
+/* The 16 bytes of a UUID, highest first; false when its int is out of the ordinary. */
+bool uuid_bytes(PyObject *obj, const type_entry *type, uint8_t out[16]);
+/* The value of an Enum member: borrowed, or NULL. */
+PyObject *enum_value(chunk_writer *w, PyObject *obj, const type_entry *type);
+
+#endif
