@@ -103,6 +103,11 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
+def needs_two(value: Any) -> bool:
+    """Whether protocols 0 and 1 refuse it, by pickle's own rule."""
+    return isinstance(value, list) and bool(value) and type(value[0]) is Slotted
+
+
 class Persistent(pickle.Pickler):
     def persistent_id(self, obj: Any) -> Any:
         return "here" if isinstance(obj, Plain) else None
@@ -124,7 +129,7 @@ def fail(function: Any, *arguments: Any, **keywords: Any) -> None:
 def main() -> None:
     everything = values()
     for value in everything:
-        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        for protocol in range(2 if needs_two(value) else 0, pickle.HIGHEST_PROTOCOL + 1):
             assert same(pickle.loads(pickle.dumps(value, protocol)), value), value
         for reducers in ("standard", "chunked"):
             data = torshi.dumps(value, reducers=reducers)
