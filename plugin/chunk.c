@@ -2,6 +2,7 @@
  * chunk.c - torshi.chunk: the arguments, the target, the roll; columns are read by decode*.c.
  */
 #include "decode.h"
+#include "refs.h"
 
 /* ---- the state ----------------------------------------------------------------------------- */
 int decode_init(plugin_state *plugin)
@@ -50,7 +51,7 @@ static void raise_status(decoder *d)
  * 3.11 collects inside an allocation, and tens of thousands of new dicts in a row make it walk all
  * that was just made again and again. Later versions collect only between bytecodes.
  */
-void collector_pause(decoder *d)
+void rest_collector(decoder *d)
 {
 #if PY_VERSION_HEX < 0x030C0000
     d->collector_paused = PyGC_Disable();
@@ -59,7 +60,7 @@ void collector_pause(decoder *d)
 #endif
 }
 
-void collector_resume(decoder *d)
+void wake_collector(decoder *d)
 {
     if (d->collector_paused) {
         d->collector_paused = false;
@@ -160,7 +161,8 @@ static void raise_wrong_type(const char *what, PyObject *got)
 }
 
 /* chunk(target, payload[, roll, *externals]); arguments checked but for roll's type. */
-static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_t nargs)
+static PyObject *fill_chunk(plugin_state *plugin, torshi_load *load, PyObject *const *args,
+                            intptr_t nargs)
 {
     PyObject *target = args[0];
     PyObject *payload = args[1];
@@ -174,6 +176,7 @@ static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_
     decoder d = {
         .objects = plugin->objects,
         .plugin = plugin,
+        .load = load,
         .externals = nargs > 3 ? args + 3 : NULL,
         .external_count = nargs > 3 ? (size_t)(nargs - 3) : 0,
         .has_roll = roll != NULL,
@@ -184,13 +187,14 @@ static PyObject *fill_chunk(plugin_state *plugin, PyObject *const *args, intptr_
         Py_INCREF(args[i]);
     }
     torshi_cursor_init(&d.cursor, PyBytes_AS_STRING(payload), (size_t)PyBytes_GET_SIZE(payload));
-    collector_pause(&d);
+    rest_collector(&d);
     if (fill_target(&d, target, roll) == 0) {
         result = Py_NewRef(target);
     } else if (!PyErr_Occurred()) {
         raise_status(&d);
     }
-    collector_resume(&d);
+    wake_collector(&d);
+    ref_load_end(d.own_load);
     release_refs(d.rolled, d.rolled_count);
     PyMem_Free(d.rolled);
     arena_reset(&d.arena);
@@ -223,7 +227,6 @@ static PyObject *get_rolled(PyObject *roll, PyObject *index)
 
 PyObject *chunk_load(void *plugin, torshi_load *load, PyObject *const *args, intptr_t nargs)
 {
-    (void)load;
     if (nargs < 2) {
         PyErr_Format(PyExc_TypeError, "torshi.chunk expected at least 2 arguments, got %zd",
                      (Py_ssize_t)nargs);
@@ -231,7 +234,7 @@ PyObject *chunk_load(void *plugin, torshi_load *load, PyObject *const *args, int
     }
     if (PyBytes_CheckExact(args[1])) {
         if (PyList_CheckExact(args[0]) || PyDict_CheckExact(args[0])) {
-            return fill_chunk(plugin, args, nargs);
+            return fill_chunk(plugin, load, args, nargs);
         }
         raise_wrong_type("target must be a dict or a list", args[0]);
         return NULL;

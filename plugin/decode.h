@@ -58,6 +58,8 @@ typedef struct decoder {
     torshi_cursor cursor;
     const torshi_objects *objects;
     plugin_state *plugin;
+    torshi_load *load;          /* the unpickler at work, or NULL */
+    PyObject *own_load;         /* owned: ref_load.c's, when load is NULL */
     arena arena;                /* owned while the call runs */
     PyObject *const *externals; /* borrowed from the arguments, each owned by the call */
     size_t external_count;
@@ -114,19 +116,19 @@ int roll_reserve(decoder *d, size_t n, size_t *at);
 void roll_set(decoder *d, size_t at, PyObject *const *rows, size_t n);
 
 /* Around anything that may run user code: the collector is at work meanwhile. */
-void collector_resume(decoder *d);
-void collector_pause(decoder *d);
+void wake_collector(decoder *d);
+void rest_collector(decoder *d);
 /* The same around hashing what columns have made. */
 static inline void hashing_begins(decoder *d)
 {
     if (d->has_foreign) {
-        collector_resume(d);
+        wake_collector(d);
     }
 }
 static inline void hashing_ends(decoder *d)
 {
     if (d->has_foreign) {
-        collector_pause(d);
+        rest_collector(d);
     }
 }
 

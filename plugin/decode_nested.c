@@ -246,12 +246,12 @@ static int decode_instances(decoder *d, const column *c, int slots, int bare)
     }
     bool quiet = is_quiet_class(d->externals[external], names, fields, slots);
     if (!quiet) {
-        collector_resume(d);
+        wake_collector(d);
     }
     status = d->objects->make_instances(d->externals[external], names, (intptr_t)fields, slots,
                                         bare, columns, (intptr_t)c->n, c->out);
     if (!quiet) {
-        collector_pause(d);
+        rest_collector(d);
     }
     release_refs(names, fields);
     if (status == 0) {

@@ -293,7 +293,7 @@ static PyObject *call_row(calls *k)
         r->make_raw = NULL;
     }
     if (!k->loud && !r->quiet) {
-        collector_resume(k->d);
+        wake_collector(k->d);
         k->loud = true;
         k->d->has_foreign = true;
     }
@@ -411,18 +411,8 @@ int decode_REDUCE(decoder *d, const column *c)
     status = made < 0 ? -1 : 0;
 done:
     if (k.loud) {
-        collector_pause(d);
+        rest_collector(d);
     }
     arena_release(&d->arena, mark);
     return status;
-}
-
-int decode_REFERENCE(decoder *d, const column *c)
-{
-    size_t at;
-    if (roll_reserve(d, c->n, &at) < 0 || decode_REDUCE(d, c) < 0) {
-        return -1;
-    }
-    roll_set(d, at, c->out, c->n);
-    return 0;
 }
