@@ -7,7 +7,6 @@ import gc
 import inspect
 import pickle
 import pydoc
-import sys
 import weakref
 
 import pytest
@@ -304,7 +303,6 @@ import builtins; builtins.late = Late()
     )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_dumps_does_not_leak_through_the_table():
     check_code(
         CHAIN
@@ -315,13 +313,14 @@ def once():
     # a new class each time, that a row matches
     Late = type("Thing", (Thing,), {"__module__": "chained"})
     torshi.loads(torshi.dumps([Late("old"), *things]))
-for i in range(200):
-    once()
-gc.collect()
-before = sys.getallocatedblocks()
 for i in range(1000):
     once()
 gc.collect()
-assert sys.getallocatedblocks() - before < 500, sys.getallocatedblocks() - before
+before = sys.getallocatedblocks()
+for i in range(2000):
+    once()
+gc.collect()
+# one a round would be 2000; caches of the interpreter and the engine fill up slowly
+assert sys.getallocatedblocks() - before < 1000, sys.getallocatedblocks() - before
 """
     )
