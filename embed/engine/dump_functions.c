@@ -73,6 +73,19 @@ done:
     return status;
 }
 
+/* Where the value of this keyword argument goes; NULL for one that is not in the signature. */
+static PyObject **keyword_field(const signature *sig, dump_args *out, PyObject *name)
+{
+    for (int i = 1 + sig->has_file; sig->names[i] != NULL; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, sig->names[i]) == 0) {
+            PyObject **const fields[] = {&out->protocol, &out->fix_imports, &out->buffer_callback,
+                                         &out->reducers};
+            return fields[i - 1 - sig->has_file];
+        }
+    }
+    return NULL;
+}
+
 static int parse_args(const signature *sig, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames, dump_args *out)
 {
@@ -81,20 +94,20 @@ static int parse_args(const signature *sig, PyObject *const *args, Py_ssize_t na
     if (nargs < needed || nargs > needed + 1) {
         return parse_slowly(sig, args, nargs, kwnames, out);
     }
-    if (kwnames != NULL) {
-        /* `protocol=` alone is how most callers put it. */
-        if (nargs != needed || PyTuple_GET_SIZE(kwnames) != 1 ||
-            PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "protocol") != 0) {
-            return parse_slowly(sig, args, nargs, kwnames, out);
-        }
-        nargs++;
-    }
     out->obj = args[0];
     if (sig->has_file) {
         out->file = args[1];
     }
     if (nargs > needed) {
         out->protocol = args[needed];
+    }
+    for (Py_ssize_t i = 0; kwnames != NULL && i < PyTuple_GET_SIZE(kwnames); i++) {
+        PyObject **field = keyword_field(sig, out, PyTuple_GET_ITEM(kwnames, i));
+        if (field == NULL || *field != NULL) {
+            *out = (dump_args){0};
+            return parse_slowly(sig, args, nargs, kwnames, out);
+        }
+        *field = args[nargs + i];
     }
     return 0;
 }
@@ -114,7 +127,8 @@ static PyObject *dump_anywhere(PyObject *module, const signature *sig, PyObject 
     if (a.fix_imports != NULL && (fix_imports = PyObject_IsTrue(a.fix_imports)) < 0) {
         return NULL;
     }
-    reducers = a.reducers != NULL ? torshi_parse_reducers(a.reducers) : torshi_default_reducers();
+    reducers =
+        a.reducers != NULL ? torshi_parse_reducers(a.reducers) : st->savers->default_reducers;
     if (reducers < 0) {
         return NULL;
     }
@@ -122,9 +136,9 @@ static PyObject *dump_anywhere(PyObject *module, const signature *sig, PyObject 
     if (d == NULL) {
         return NULL;
     }
-    if (dump_set_options(d, a.protocol, fix_imports, NULL) < 0 ||
+    if (dump_set_protocol(d, a.protocol, fix_imports) < 0 ||
         (a.file != NULL && dump_set_file(d, a.file) < 0) ||
-        dump_set_options(d, a.protocol, fix_imports, a.buffer_callback) < 0) {
+        (a.buffer_callback != NULL && dump_set_callback(d, a.buffer_callback) < 0)) {
         goto done;
     }
     d->use_rows = reducers == TORSHI_REDUCERS_CHUNKED && d->proto >= 4;

@@ -226,10 +226,10 @@ static int pickler_init(PyObject *op, PyObject *args, PyObject *kwargs, int flav
     }
     self->reducers = chosen;
     self->flavour = flavour;
-    if (dump_set_options(d, protocol, fix_imports, NULL) < 0 || dump_set_file(d, file) < 0) {
+    if (dump_set_protocol(d, protocol, fix_imports) < 0 || dump_set_file(d, file) < 0) {
         return -1;
     }
-    if (dump_set_options(d, protocol, fix_imports, buffer_callback) < 0) {
+    if (dump_set_callback(d, buffer_callback) < 0) {
         Py_CLEAR(d->write);
         return -1;
     }

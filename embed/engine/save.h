@@ -78,10 +78,11 @@ typedef struct torshi_task {
 } torshi_task;
 
 /* Flags in torshi_task.step of containers. */
-#define WALK_SINGLE 1u    /* list, dict: one item, no MARK */
-#define WALK_VALUE_DUE 2u /* dict: the key is written, `extra` is next */
-#define WALK_SHARED 4u    /* tuple, frozenset: may be walked again, so all it holds gets a slot */
-#define WALK_ATTRS 8u     /* dict: that of the instance obj, which need not have been made */
+#define WALK_SINGLE 1u     /* list, dict: one item, no MARK */
+#define WALK_VALUE_DUE 2u  /* dict: the key is written, `extra` is next */
+#define WALK_SHARED 4u     /* tuple, frozenset: may be walked again, so all it holds gets a slot */
+#define WALK_TEMPORARY 16u /* tuple: a reducer's, which only the engine holds */
+#define WALK_ATTRS 8u      /* dict: that of the instance obj, which need not have been made */
 
 enum row_kind {
     ROW_DICT,
@@ -135,8 +136,10 @@ struct torshi_dump {
 
 /* What is known about pickling objects of one type; save_types.c. */
 enum type_kind {
-    TYPE_GENERIC, /* ask its reducer */
-    TYPE_DEFAULT, /* object's own __reduce_ex__, state from __dict__ and slots */
+    TYPE_GENERIC,  /* ask its reducer */
+    TYPE_REDUCE,   /* object's own __reduce_ex__, which would call __reduce__ */
+    TYPE_GETSTATE, /* object's own __reduce_ex__, which would call __getstate__ */
+    TYPE_DEFAULT,  /* object's own __reduce_ex__, state from __dict__ and slots */
 };
 
 typedef struct type_slot {
@@ -161,6 +164,7 @@ typedef struct type_info {
 
 struct torshi_savers {
     torshi_state *st;
+    int default_reducers;       /* of a call that does not say */
     uint64_t epoch;             /* grows whenever user code may have run */
     torshi_dump *idle;          /* owned: what the next dumps() uses */
     PyObject *proxy_types[2];   /* owned: PicklerMemoProxy by flavour */
@@ -327,9 +331,10 @@ TORSHI_HIDDEN void types_clear(torshi_savers *s);
 TORSHI_HIDDEN int dump_init(torshi_dump *d, torshi_state *st);
 TORSHI_HIDDEN void dump_close(torshi_dump *d);
 TORSHI_HIDDEN void dump_free(torshi_dump *d);
-/* Set protocol (None or NULL: the default), bin, fix_imports and buffer_callback. 0 or -1. */
-TORSHI_HIDDEN int dump_set_options(torshi_dump *d, PyObject *protocol, int fix_imports,
-                                   PyObject *buffer_callback);
+/* Set proto (None or NULL: the default), bin and fix_imports; then buffer_callback (None or NULL:
+   none). 0 or -1. */
+TORSHI_HIDDEN int dump_set_protocol(torshi_dump *d, PyObject *protocol, int fix_imports);
+TORSHI_HIDDEN int dump_set_callback(torshi_dump *d, PyObject *buffer_callback);
 TORSHI_HIDDEN int dump_set_file(torshi_dump *d, PyObject *file);
 /* An initialised dump for one call of dump or dumps, and back. NULL with MemoryError. */
 TORSHI_HIDDEN torshi_dump *dump_acquire(torshi_state *st);

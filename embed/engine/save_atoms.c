@@ -326,7 +326,7 @@ int save_str_slowly(torshi_dump *d, PyObject *obj, int alone)
     Py_INCREF(obj); /* the file that a long string goes to may drop it */
     status = write_str(d, obj);
     if (status == 0) {
-        status = memoize_alone(d, obj, alone);
+        status = alone ? memoize_new(d, NULL, obj) : memoize(d, obj);
     }
     Py_DECREF(obj);
     return status;
@@ -375,7 +375,8 @@ int save_bytes(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
         Py_INCREF(obj); /* the file may drop it */
         status = write_bytes_data(d, PyBytes_AS_STRING(obj), n, obj);
         if (status == 0) {
-            status = memoize_alone(d, obj, alone);
+            /* The file may have kept it. */
+            status = alone && Py_REFCNT(obj) == 2 ? memoize_new(d, NULL, obj) : memoize(d, obj);
         }
         Py_DECREF(obj);
         return status;

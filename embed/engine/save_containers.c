@@ -441,6 +441,7 @@ int save_tuple(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(obj);
     int shared = Py_REFCNT(obj) != solo;
+    int temporary = !shared && !d->memo.quiet;
     torshi_task *t;
     if (n == 0) {
         return d->proto ? out_op(d, OP_EMPTY_TUPLE) : out_write(d, "(t", 2);
@@ -452,7 +453,7 @@ int save_tuple(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
     if (t == NULL) {
         return SAVE_ERROR;
     }
-    t->step = shared ? WALK_SHARED : 0;
+    t->step = shared ? WALK_SHARED : temporary ? WALK_TEMPORARY : 0;
     return SAVE_PUSHED;
 }
 
@@ -476,12 +477,12 @@ static int replace_by_get(torshi_dump *d, PyObject *obj, uint32_t code, Py_ssize
     return status;
 }
 
-static int finish_tuple(torshi_dump *d, PyObject *obj, int shared)
+static int finish_tuple(torshi_dump *d, PyObject *obj, uint32_t step)
 {
     static const unsigned char short_ops[] = {0, OP_TUPLE1, OP_TUPLE2, OP_TUPLE3};
     Py_ssize_t n = PyTuple_GET_SIZE(obj);
     int is_short = n <= 3 && d->proto >= 2;
-    int alone = !shared && d->memo.quiet;
+    int alone = (step & WALK_TEMPORARY) || (!(step & WALK_SHARED) && d->memo.quiet);
     if (!alone) {
         memo_slot *slot = memo_probe(&d->memo, obj);
         if (memo_slot_used(&d->memo, slot) && slot->code != MEMO_COLUMN_CODE) {
@@ -489,7 +490,7 @@ static int finish_tuple(torshi_dump *d, PyObject *obj, int shared)
         }
     }
     if (out_op(d, is_short ? (enum opcode)short_ops[n] : OP_TUPLE) < 0 ||
-        memoize_alone(d, obj, alone) < 0) {
+        (alone ? memoize_new(d, NULL, obj) : memoize(d, obj)) < 0) {
         return SAVE_ERROR;
     }
     pop_task(d);
@@ -503,10 +504,10 @@ int step_tuple(torshi_dump *d)
     PyObject *tuple = t->obj;
     Py_ssize_t n = PyTuple_GET_SIZE(tuple);
     Py_ssize_t pos = t->u.walk.pos;
-    int shared = (t->step & WALK_SHARED) != 0;
+    uint32_t step = t->step;
     while (pos < n) {
         PyObject *item = PyTuple_GET_ITEM(tuple, pos);
-        Py_ssize_t solo = shared ? -1 : d->memo.solo;
+        Py_ssize_t solo = step & WALK_SHARED ? -1 : step & WALK_TEMPORARY ? 1 : d->memo.solo;
         PyTypeObject *type = Py_TYPE(item);
         int status;
         pos++;
@@ -526,7 +527,7 @@ int step_tuple(torshi_dump *d)
             return status;
         }
     }
-    return finish_tuple(d, tuple, shared);
+    return finish_tuple(d, tuple, step);
 }
 
 /* ---- set, frozenset -------------------------------------------------------------------------- */

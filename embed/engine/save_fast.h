@@ -89,15 +89,17 @@ FAST_INLINE unsigned char *put_get(unsigned char *p, uint32_t number)
     return p + 5;
 }
 
-/* Memoize obj, known to be absent, at `slot` (NULL: it was not looked up, its reference count being
-   solo); writes the opcode. 0 or -1. */
+/* Memoize obj, known to be absent, at `slot`; writes the opcode. slot NULL: its reference count is
+   solo, so while the memo is quiet it is logged, and afterwards, as part of a reducer's fresh
+   result, it gets a number and is forgotten. 0 or -1. */
 FAST_INLINE int memoize_new(torshi_dump *d, memo_slot *slot, PyObject *obj)
 {
     int status;
     if (TORSHI_UNLIKELY(d->fast)) {
         return 0;
     }
-    status = slot == NULL ? memo_log(&d->memo, obj) : memo_put_at(&d->memo, slot, obj);
+    status = slot == NULL ? memo_log(&d->memo, d->memo.quiet ? obj : NULL)
+                          : memo_put_at(&d->memo, slot, obj);
     if (TORSHI_UNLIKELY(status < 0)) {
         return -1;
     }
@@ -121,7 +123,9 @@ FAST_INLINE int memoize_alone(torshi_dump *d, PyObject *obj, int alone)
 FAST_INLINE int save_str(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
 {
     memo_slot *slot = NULL;
-    if (Py_REFCNT(obj) != solo) {
+    /* A reducer's string that is interned can be had again by interning an equal one. */
+    if (Py_REFCNT(obj) != solo ||
+        (TORSHI_UNLIKELY(!d->memo.quiet) && PyUnicode_CHECK_INTERNED(obj))) {
         slot = memo_probe(&d->memo, obj);
         if (memo_slot_used(&d->memo, slot)) {
             uint32_t code = slot->code;

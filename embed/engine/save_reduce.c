@@ -237,14 +237,14 @@ int save_reduce(torshi_dump *d, PyObject *value, PyObject *obj)
     return begin_reduce(d, value, obj, 0);
 }
 
-/* Save something that only we hold, and let go of it: SAVE_*. */
+/* Save something that we made and let go of it: SAVE_*. */
 static int save_temporary(torshi_dump *d, PyObject *obj)
 {
     int status;
     if (obj == NULL) {
         return SAVE_ERROR;
     }
-    status = save_object(d, obj, -1);
+    status = save_object(d, obj, 1);
     Py_DECREF(obj);
     return status;
 }
@@ -311,6 +311,8 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
     PyObject *value = t->extra;
     PyObject *obj = t->obj;
     PyObject *args = PyTuple_GET_ITEM(value, 1);
+    /* What a reducer has just made, and only the tuple holds, nothing else can ever reach. */
+    Py_ssize_t solo = Py_REFCNT(value) == 1 && PyTuple_CheckExact(value) ? 1 : -1;
     PyObject *item;
     int status;
     t->step = (uint32_t)step + 1;
@@ -318,7 +320,7 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
     case REDUCE_CALLABLE:
         return save_object(d, PyTuple_GET_ITEM(value, 0), -1);
     case REDUCE_ARGS:
-        return save_object(d, args, -1);
+        return save_object(d, args, solo);
     case NEWOBJ_CLASS:
     case NEWOBJ_EX_CLASS:
         return save_object(d, PyTuple_GET_ITEM(args, 0), -1);
@@ -366,7 +368,7 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
             t->step = SETTER_OBJECT;
             return save_object(d, item, -1);
         }
-        return save_object(d, part(value, 2), -1);
+        return save_object(d, part(value, 2), solo);
     case BUILD_STATE:
         pop_task(d);
         return out_op(d, OP_BUILD);
@@ -483,11 +485,62 @@ int find_registered(torshi_dump *d, PyObject *type, PyObject **function)
     return 0;
 }
 
+/* What object.__reduce_ex__ makes of the object's own __getstate__; new reference or NULL. */
+static PyObject *call_getstate(torshi_dump *d, PyObject *obj)
+{
+    PyObject *state = PyObject_CallMethodNoArgs(obj, d->st->str_getstate);
+    PyObject *args, *value = NULL;
+    if (state == NULL) {
+        return NULL;
+    }
+    args = PyTuple_Pack(1, (PyObject *)Py_TYPE(obj));
+    if (args != NULL) {
+        value = PyTuple_Pack(3, d->st->savers->newobj, args, state);
+        Py_DECREF(args);
+    }
+    Py_DECREF(state);
+    return value;
+}
+
+/*
+ * Call the reducer of an object whose attributes are looked up in the usual way, without binding
+ * it first, and where it is object.__reduce_ex__ rather what that would call. New reference or
+ * NULL.
+ */
+static PyObject *call_reduce_directly(torshi_dump *d, PyObject *obj)
+{
+    torshi_state *st = d->st;
+    const type_info *info = type_info_of(st->savers, Py_TYPE(obj));
+    PyObject *proto, *value;
+    /* Without internals, looking at the attributes would make the object's __dict__. */
+    if ((!info->has_dict || st->internals) &&
+        (info->nature == TYPE_REDUCE || (info->nature == TYPE_GETSTATE && d->proto >= 2))) {
+        int plain = instance_is_plain(d, obj, info);
+        if (plain < 0) {
+            return NULL;
+        }
+        if (plain) {
+            return info->nature == TYPE_REDUCE ? PyObject_CallMethodNoArgs(obj, st->str_reduce)
+                                               : call_getstate(d, obj);
+        }
+    }
+    proto = PyLong_FromLong(d->proto);
+    if (proto == NULL) {
+        return NULL;
+    }
+    value = PyObject_CallMethodOneArg(obj, st->str_reduce_ex, proto);
+    Py_DECREF(proto);
+    return value;
+}
+
 /* Call __reduce_ex__ or __reduce__; new reference or NULL. */
 static PyObject *call_reduce(torshi_dump *d, PyObject *obj)
 {
     torshi_state *st = d->st;
     PyObject *method, *value = NULL;
+    if (Py_TYPE(obj)->tp_getattro == PyObject_GenericGetAttr) {
+        return call_reduce_directly(d, obj);
+    }
     if (lookup_attr(obj, st->str_reduce_ex, &method) < 0) {
         return NULL;
     }

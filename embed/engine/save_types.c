@@ -44,27 +44,38 @@ static void drop_slots(type_info *e)
     PyMem_Free(slots);
 }
 
-/* Whether the class is on the default path as far as its attributes go. */
-static int has_default_reducer(torshi_savers *s, PyTypeObject *type)
+/* What the class's attributes say. */
+static enum type_kind reducer_kind(torshi_savers *s, PyTypeObject *type)
 {
     const torshi_state *st = s->st;
     PyTypeObject *meta = Py_TYPE(type);
-    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_new != NULL &&
-           type->tp_itemsize == 0 && type->tp_getattro == PyObject_GenericGetAttr &&
-           !PyType_FastSubclass(type, Py_TPFLAGS_LIST_SUBCLASS) &&
-           !PyType_FastSubclass(type, Py_TPFLAGS_DICT_SUBCLASS) &&
-           !PyType_FastSubclass(type, Py_TPFLAGS_TYPE_SUBCLASS) &&
-           _PyType_Lookup(type, st->str_reduce_ex) == s->object_reduce_ex &&
-           _PyType_Lookup(type, st->str_reduce) == s->object_reduce &&
-           _PyType_Lookup(type, st->str_getstate) == s->object_getstate &&
-           _PyType_Lookup(type, st->str_class) == s->object_class &&
-           _PyType_Lookup(type, st->str_getnewargs_ex) == NULL &&
-           _PyType_Lookup(type, st->str_getnewargs) == NULL &&
-           /* The class is asked for __reduce__ and hashed, so its own class matters, too. */
-           (meta == &PyType_Type ||
-            (meta->tp_getattro == PyType_Type.tp_getattro && meta->tp_hash == PyType_Type.tp_hash &&
-             meta->tp_richcompare == PyType_Type.tp_richcompare &&
-             _PyType_Lookup(meta, st->str_reduce) == s->object_reduce));
+    if (type->tp_getattro != PyObject_GenericGetAttr ||
+        PyType_FastSubclass(type, Py_TPFLAGS_TYPE_SUBCLASS) ||
+        _PyType_Lookup(type, st->str_reduce_ex) != s->object_reduce_ex ||
+        _PyType_Lookup(type, st->str_class) != s->object_class) {
+        return TYPE_GENERIC;
+    }
+    /* The class is asked for __reduce__ and hashed, so its own class matters, too. */
+    if (meta != &PyType_Type &&
+        (meta->tp_getattro != PyType_Type.tp_getattro || meta->tp_hash != PyType_Type.tp_hash ||
+         meta->tp_richcompare != PyType_Type.tp_richcompare ||
+         _PyType_Lookup(meta, st->str_reduce) != s->object_reduce)) {
+        return TYPE_GENERIC;
+    }
+    if (_PyType_Lookup(type, st->str_reduce) != s->object_reduce) {
+        return TYPE_REDUCE;
+    }
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || type->tp_new == NULL ||
+        PyType_FastSubclass(type, Py_TPFLAGS_LIST_SUBCLASS) ||
+        PyType_FastSubclass(type, Py_TPFLAGS_DICT_SUBCLASS) ||
+        _PyType_Lookup(type, st->str_getnewargs_ex) != NULL ||
+        _PyType_Lookup(type, st->str_getnewargs) != NULL) {
+        return TYPE_GENERIC;
+    }
+    if (_PyType_Lookup(type, st->str_getstate) != s->object_getstate) {
+        return TYPE_GETSTATE;
+    }
+    return type->tp_itemsize == 0 ? TYPE_DEFAULT : TYPE_GENERIC;
 }
 
 /* copyreg's list of slot names, borrowed; *none is set when there are none and no list is needed.
@@ -126,10 +137,11 @@ static enum type_kind classify(torshi_savers *s, type_info *e, PyTypeObject *typ
     PyObject *names;
     Py_ssize_t size = PyBaseObject_Type.tp_basicsize;
     int none;
+    enum type_kind kind = reducer_kind(s, type);
     drop_slots(e);
     e->has_dict = type->tp_dictoffset != 0;
-    if (!has_default_reducer(s, type)) {
-        return TYPE_GENERIC;
+    if (kind != TYPE_DEFAULT) {
+        return kind;
     }
     names = slot_names(s, type, &none);
     if (!none && (names == NULL || !PyList_CheckExact(names))) {

@@ -18,7 +18,7 @@ int dump_init(torshi_dump *d, torshi_state *st)
     return memo_init(&d->memo);
 }
 
-int dump_set_options(torshi_dump *d, PyObject *protocol, int fix_imports, PyObject *buffer_callback)
+int dump_set_protocol(torshi_dump *d, PyObject *protocol, int fix_imports)
 {
     long proto = DEFAULT_PROTOCOL;
     if (protocol != NULL && protocol != Py_None) {
@@ -38,14 +38,19 @@ int dump_set_options(torshi_dump *d, PyObject *protocol, int fix_imports, PyObje
     d->bin = proto > 0;
     d->fix_imports = fix_imports && proto < 3;
     d->fast = 0;
-    if (buffer_callback == Py_None) {
-        buffer_callback = NULL;
+    return 0;
+}
+
+int dump_set_callback(torshi_dump *d, PyObject *buffer_callback)
+{
+    if (buffer_callback == NULL || buffer_callback == Py_None) {
+        return 0;
     }
-    if (buffer_callback != NULL && proto < 5) {
+    if (d->proto < 5) {
         PyErr_SetString(PyExc_ValueError, "buffer_callback needs protocol >= 5");
         return -1;
     }
-    Py_XINCREF(buffer_callback);
+    Py_INCREF(buffer_callback);
     Py_XSETREF(d->buffer_callback, buffer_callback);
     return 0;
 }
@@ -135,6 +140,7 @@ torshi_savers *savers_new(torshi_state *st)
     }
     s->st = st;
     s->epoch = 1;
+    s->default_reducers = torshi_default_reducers();
     s->str_slotnames = PyUnicode_InternFromString("__slotnames__");
     s->str_slots = PyUnicode_InternFromString("__slots__");
     s->str_latin1 = PyUnicode_InternFromString("latin1");
