@@ -2,6 +2,7 @@
  * entry.c - the plugin's record and its rows; its one exported symbol.
  */
 #include "plugin.h"
+#include "refs.h"
 
 #ifdef Py_DEBUG
 #define BUILD_DEBUG TORSHI_BUILD_DEBUG
@@ -23,6 +24,7 @@ static void plugin_fini(void *plugin)
     decode_clear(state);
     writer_clear(state);
     extract_types_clear(&state->extract);
+    refs_clear(state);
     PyMem_Free(state);
 }
 
@@ -36,7 +38,7 @@ static int plugin_init(const torshi_services *services, void **plugin)
     state->services = services;
     state->objects = services->objects;
     if (decode_init(state) < 0 || writer_init(state) < 0 ||
-        extract_types_init(&state->extract) < 0) {
+        extract_types_init(&state->extract) < 0 || refs_init(state) < 0) {
         plugin_fini(state);
         return -1;
     }
@@ -53,6 +55,9 @@ static int plugin_traverse(void *plugin, int (*visit)(PyObject *, void *), void 
     }
     if (result == 0) {
         result = extract_types_traverse(&state->extract, visit, arg);
+    }
+    if (result == 0) {
+        result = refs_traverse(state, visit, arg);
     }
     return result;
 }
@@ -120,6 +125,42 @@ static const torshi_row rows[] = {
      .call = types_call,
      .doc = "_serialize_types($module, /)\n--\n\n"
             "The default classes of extract_serialize: (Serialize, Serialized, to_serialize)."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "object_ref",
+     .call = object_ref_call,
+     .doc = "object_ref($module, id, owner, site, /)\n--\n\n"
+            "An ObjectRef; what one pickles as a call of."},
+    {.kind = TORSHI_ROW_LOADER, .module = "torshi", .name = "object_ref", .load = object_ref_load},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "ref_count",
+     .call = ref_count_call,
+     .doc = "ref_count($module, id, /)\n--\n\nHow many ObjectRefs with this id are alive."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "ref_counts",
+     .call = ref_counts_call,
+     .doc = "ref_counts($module, /)\n--\n\nThe same for every id that there is, as a dict."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "register_ref",
+     .call = register_ref_call,
+     .doc = "register_ref($module, cls, /, *, reduce=None, batch=None, callables=(), outer=None, "
+            "worker=None)\n--\n\n"
+            "Objects of exactly cls are references: many of one class become a column for each\n"
+            "argument. docs/references.md has the contract."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "unregister_ref",
+     .call = unregister_ref_call,
+     .doc = "unregister_ref($module, cls, /)\n--\n\nUndo register_ref; ValueError if there is "
+            "nothing to undo."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "_ref_types",
+     .call = ref_types_call,
+     .doc = "_ref_types($module, /)\n--\n\n(ObjectRef, RefLoad)"},
 };
 
 static const torshi_plugin_info info = {

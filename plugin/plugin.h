@@ -25,6 +25,7 @@ typedef struct plugin_state {
     struct chunk_writer *writer;     /* owned; encode.h: scratch of the writing half */
     struct decode_state *decode;     /* owned; decode.h: scratch of the reading half */
     extract_types extract;           /* default classes of extract_serialize */
+    PyObject *refs;                  /* owned module; its state is refs.h's */
 } plugin_state;
 
 /* ---- the reading half (chunk.c, decode*.c) --------------------------------------------------- */

@@ -18,23 +18,34 @@ from ._install import install, uninstall
 
 __version__ = "0.1.0"
 __all__ = [
+    "ObjectRef",
     "PickleBuffer",
     "PickleError",
     "Pickler",
     "PicklingError",
+    "Serialize",
+    "Serialized",
     "Unpickler",
     "UnpicklingError",
     "chunk",
     "dump",
     "dumps",
+    "extract_serialize",
     "function",
+    "insert_serialized",
     "install",
     "load",
     "load_plugin",
     "loads",
     "native",
+    "object_ref",
+    "ref_count",
+    "ref_counts",
+    "register_ref",
     "registry",
+    "to_serialize",
     "uninstall",
+    "unregister_ref",
 ]
 
 native: bool = _engine is not None
@@ -55,9 +66,20 @@ if _engine is not None:
     load_plugin = from_engine["load_plugin"]
     registry = from_engine["registry"]
     chunk = function("torshi", "chunk")
+    extract_serialize = function("torshi", "extract_serialize")
+    insert_serialized = function("torshi", "insert_serialized")
+    Serialize, Serialized, to_serialize = function("torshi", "_serialize_types")()
+    ObjectRef, RefLoad = function("torshi", "_ref_types")()
+    object_ref = function("torshi", "object_ref")
+    ref_count = function("torshi", "ref_count")
+    ref_counts = function("torshi", "ref_counts")
+    register_ref = function("torshi", "register_ref")
+    unregister_ref = function("torshi", "unregister_ref")
     del from_engine
 else:
+    from ._extract import Serialize, Serialized, extract_serialize, insert_serialized, to_serialize
     from ._pure import Pickler, Unpickler, chunk, dump, dumps, load, loads
+    from ._refs import ObjectRef, RefLoad, object_ref, ref_count, ref_counts, register_ref, unregister_ref
 
     Pickler.__module__ = Unpickler.__module__ = chunk.__module__ = __name__
 

@@ -7,6 +7,8 @@ import sys
 from pickle import UnpicklingError
 from typing import Any, Callable
 
+from ._refs import RefLoad, class_of, make_batch
+
 _MAX_ROWS = 65536
 _MAX_VALUES = 1048576
 _MAX_DEPTH = 32
@@ -74,6 +76,7 @@ class _Reader:
         self.has_roll = roll is not None
         self.externals = externals
         self.rolled: list[Any] = []
+        self.load: RefLoad | None = None
 
     # ---- numbers and spans
     def fail(self, what: str, at: int) -> UnpicklingError:
@@ -376,7 +379,14 @@ class _Reader:
 
     def read_reference(self, c: _Column) -> list[Any]:
         at = self.reserve(c.n)
-        return self.place(at, self.read_reduce(c))
+        start, values = self.pos, self.values
+        known = class_of(self.external())
+        if known is None:
+            self.pos, self.values = start, values
+            return self.place(at, self.read_reduce(c))
+        columns = self.columns(c, self.count(0, _MAX_ARITY), c.below)
+        self.load = self.load or RefLoad()
+        return self.place(at, make_batch(self.load, known, columns, c.n))
 
 
 _READERS: dict[int, Callable[[_Reader, _Column], list[Any]]] = {
@@ -441,6 +451,14 @@ def _fill(target: Any, payload: bytes, roll: list[Any] | None, externals: tuple[
     if rows & 1:
         reader.uvar()  # how many rows may follow: of no use here
     rows >>= 1
+    try:
+        return _fill_rows(reader, rows, target, roll)
+    finally:
+        if reader.load is not None:
+            reader.load.end()
+
+
+def _fill_rows(reader: _Reader, rows: int, target: Any, roll: list[Any] | None) -> Any:
     reader.rolled.append(target)
     is_dict = type(target) is dict
     items = reader.column(rows, 1, _PLAIN if is_dict else _ALL)

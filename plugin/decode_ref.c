@@ -1,0 +1,120 @@
+/*
+ * decode_ref.c - REFERENCE columns: torshi's own references straight out of the payload, those of
+ * registered classes by one batch call, all others by calls, row by row.
+ */
+#include "decode.h"
+#include "refs.h"
+
+/* ---- torshi.ObjectRef ---------------------------------------------------------------------------
+ */
+/* Ids where they lie in the payload: 1; 0 when they are in a column of another kind; -1. */
+static int read_ids(decoder *d, const column *c, const uint8_t **blob, uint32_t **lens)
+{
+    column head;
+    uint64_t total;
+    if (d->cursor.pos == d->cursor.end || (*d->cursor.pos & 31) != TORSHI_COL_BYTES) {
+        return 0;
+    }
+    if (!read_head(d, c->n, c->depth + 1, c->below, &head)) {
+        return -1;
+    }
+    *lens = arena_alloc(&d->arena, c->n, sizeof(**lens));
+    return *lens && torshi_read_lens(&d->cursor, *lens, c->n, head.width, &total) &&
+                   torshi_read_span(&d->cursor, total, blob)
+               ? 1
+               : -1;
+}
+
+static bool all_are(PyObject *const *values, size_t n, PyTypeObject *type, PyObject *other)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!Py_IS_TYPE(values[i], type) && values[i] != other) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* 1; 0 when a row is not what an ObjectRef is made of, which its callable is to say; -1. */
+static int make_own(decoder *d, const column *c)
+{
+    const uint8_t *blob;
+    uint32_t *lens;
+    int made = read_ids(d, c, &blob, &lens);
+    if (made != 1) {
+        return made;
+    }
+    PyObject **owners = read_column(d, c->n, c->depth + 1, c->below);
+    if (!owners) {
+        return -1;
+    }
+    PyObject **sites = read_column(d, c->n, c->depth + 1, c->below);
+    if (!sites) {
+        release_refs(owners, c->n);
+        return -1;
+    }
+    made = all_are(owners, c->n, &PyBytes_Type, NULL) &&
+           all_are(sites, c->n, &PyUnicode_Type, Py_None);
+    if (made) {
+        return object_refs_make(refs_of(d->plugin), blob, lens, owners, sites, c->n, c->out) < 0
+                   ? -1
+                   : 1;
+    }
+    release_refs(owners, c->n);
+    release_refs(sites, c->n);
+    return 0;
+}
+
+/* ---- registered classes -------------------------------------------------------------------------
+ */
+static int make_batch(decoder *d, const column *c, ref_class *known, size_t count)
+{
+    PyObject ***columns = read_columns(d, c, count, c->below);
+    if (!columns) {
+        return -1;
+    }
+    wake_collector(d);
+    d->has_foreign = true;
+    int status =
+        ref_batch_call(d->plugin, d->load, &d->own_load, known, columns, count, c->n, c->out);
+    rest_collector(d);
+    return status < 0 ? -1 : 1;
+}
+
+/* ---- the column ---------------------------------------------------------------------------------
+ */
+int decode_REFERENCE(decoder *d, const column *c)
+{
+    int made = -1;
+    arena_mark mark = arena_here(&d->arena);
+    torshi_cursor start = d->cursor;
+    size_t at;
+    size_t external;
+    size_t count;
+    if (roll_reserve(d, c->n, &at) < 0 ||
+        !torshi_read_external(&d->cursor, d->external_count, &external) ||
+        !torshi_read_count(&d->cursor, 0, TORSHI_MAX_ARITY, &count)) {
+        goto done;
+    }
+    PyObject *callable = d->externals[external];
+    ref_class *known = ref_class_of_callable(refs_of(d->plugin), callable);
+    if (known) {
+        ref_class_keep(known);
+        made = make_batch(d, c, known, count);
+        ref_class_drop(known);
+    } else if (count == 3 && callable == object_ref_maker(d->plugin)) {
+        made = make_own(d, c);
+    } else {
+        made = 0;
+    }
+    if (made == 0) {
+        d->cursor = start;
+        made = decode_REDUCE(d, c) < 0 ? -1 : 1;
+    }
+    if (made == 1) {
+        roll_set(d, at, c->out, c->n);
+    }
+done:
+    arena_release(&d->arena, mark);
+    return made == 1 ? 0 : -1;
+}
