@@ -522,6 +522,25 @@ PyObject *input_bytes(torshi_load *load, Py_ssize_t n)
     return bytes;
 }
 
+/* The array with room for `size` bytes, of which `used` are kept: another one when the file exports
+   it still. Steals array; NULL on failure. */
+static PyObject *grow_bytearray(PyObject *array, Py_ssize_t used, Py_ssize_t size)
+{
+    if (PyByteArray_Resize(array, size) == 0) {
+        return array;
+    }
+    PyObject *copy = NULL;
+    if (PyErr_ExceptionMatches(PyExc_BufferError)) {
+        PyErr_Clear();
+        copy = PyByteArray_FromStringAndSize(NULL, size);
+        if (copy != NULL) {
+            memcpy(PyByteArray_AS_STRING(copy), PyByteArray_AS_STRING(array), (size_t)used);
+        }
+    }
+    Py_DECREF(array);
+    return copy;
+}
+
 static PyObject *read_bytearray(torshi_load *load, Py_ssize_t n)
 {
     if (load->readinto == NULL) {
@@ -550,8 +569,9 @@ static PyObject *read_bytearray(torshi_load *load, Py_ssize_t n)
     while (used < n) {
         if (used == size) {
             size = size > n / 2 ? n : 2 * size;
-            if (PyByteArray_Resize(array, size) < 0) {
-                goto error;
+            array = grow_bytearray(array, used, size);
+            if (array == NULL) {
+                return NULL;
             }
         }
         /* The view keeps its exporter alive and unresizable, and ends at the array's end. */

@@ -132,7 +132,8 @@ static PyObject *dotted_attribute(torshi_loaders *loaders, PyObject *module, PyO
     Py_ssize_t n = PyList_GET_SIZE(parts);
     for (Py_ssize_t i = 0; i < n; i++) {
         if (PyUnicode_CompareWithASCIIString(PyList_GET_ITEM(parts, i), "<locals>") == 0) {
-            PyErr_Format(PyExc_AttributeError, "Can't get local attribute %R on %R", name, module);
+            PyErr_Format(PyExc_AttributeError, "Can't pickle local attribute %R on %R", name,
+                         module);
             Py_CLEAR(obj);
         }
     }
@@ -164,11 +165,9 @@ PyObject *find_class_default(torshi_state *st, int proto, int fix_imports, PyObj
     if (source == NULL) {
         goto done;
     }
-    if (proto < 4) {
-        found = PyObject_GetAttr(source, name);
-    } else if (!PyUnicode_Check(name) ||
-               PyUnicode_FindChar(name, '.', 0, PY_SSIZE_T_MAX, 1) != -1 ||
-               PyUnicode_FindChar(name, '<', 0, 1, 1) == 0) {
+    if (proto >= 4 &&
+        (!PyUnicode_Check(name) || PyUnicode_FindChar(name, '.', 0, PY_SSIZE_T_MAX, 1) != -1 ||
+         PyUnicode_FindChar(name, '<', 0, 1, 1) == 0)) {
         found = dotted_attribute(st->loaders, source, name);
     } else if (lookup_attribute(source, name, &found) == 0 && found == NULL) {
         attribute_missing(name, source);
