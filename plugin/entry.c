@@ -16,7 +16,11 @@
 #endif
 
 /* Containers of one entry are not looked at: what is in them is. */
+#ifdef TORSHI_ALWAYS_CHUNK /* a build for tests */
+#define MIN_ITEMS 0
+#else
 #define MIN_ITEMS 2
+#endif
 
 static void plugin_fini(void *plugin)
 {
@@ -65,7 +69,8 @@ static int plugin_traverse(void *plugin, int (*visit)(PyObject *, void *), void 
 static PyObject *extract_call(void *plugin, PyObject *const *args, intptr_t nargs,
                               PyObject *kwnames)
 {
-    return extract_serialize(&((plugin_state *)plugin)->extract, args, nargs, kwnames);
+    plugin_state *state = plugin;
+    return extract_serialize(state->objects, &state->extract, args, nargs, kwnames);
 }
 
 static PyObject *insert_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
@@ -82,6 +87,12 @@ static PyObject *types_call(void *plugin, PyObject *const *args, intptr_t nargs,
         return NULL;
     }
     return extract_types_tuple(&((plugin_state *)plugin)->extract);
+}
+
+static PyObject *survey_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
+{
+    (void)plugin;
+    return survey_types(args, nargs, kwnames);
 }
 
 static const torshi_row rows[] = {
@@ -125,6 +136,12 @@ static const torshi_row rows[] = {
      .call = types_call,
      .doc = "_serialize_types($module, /)\n--\n\n"
             "The default classes of extract_serialize: (Serialize, Serialized, to_serialize)."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "_survey",
+     .call = survey_call,
+     .doc = "_survey($module, x, watch, /)\n--\n\n"
+            "The types of the leaves of a nested collection, and those leaves that are watched."},
     {.kind = TORSHI_ROW_FUNCTION,
      .module = "torshi",
      .name = "object_ref",

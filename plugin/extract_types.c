@@ -15,8 +15,7 @@ typedef struct wrapper {
     PyObject *weakrefs;
 } wrapper;
 
-static int
-wrapper_traverse(wrapper *self, visitproc visit, void *arg)
+static int wrapper_traverse(wrapper *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->first);
@@ -24,16 +23,14 @@ wrapper_traverse(wrapper *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int
-wrapper_clear(wrapper *self)
+static int wrapper_clear(wrapper *self)
 {
     Py_CLEAR(self->first);
     Py_CLEAR(self->second);
     return 0;
 }
 
-static void
-wrapper_dealloc(wrapper *self)
+static void wrapper_dealloc(wrapper *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
@@ -45,8 +42,7 @@ wrapper_dealloc(wrapper *self)
     Py_DECREF(type);
 }
 
-static int
-serialize_init(wrapper *self, PyObject *args, PyObject *kwargs)
+static int serialize_init(wrapper *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"data", NULL};
     PyObject *data;
@@ -57,8 +53,7 @@ serialize_init(wrapper *self, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
-static int
-serialized_init(wrapper *self, PyObject *args, PyObject *kwargs)
+static int serialized_init(wrapper *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"header", "frames", NULL};
     PyObject *header;
@@ -71,8 +66,7 @@ serialized_init(wrapper *self, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
-static int
-fields_equal(PyObject *a, PyObject *b)
+static int fields_equal(PyObject *a, PyObject *b)
 {
     int equal;
     if (!a || !b) {
@@ -86,8 +80,7 @@ fields_equal(PyObject *a, PyObject *b)
     return equal;
 }
 
-static PyObject *
-wrapper_compare(PyObject *left, PyObject *right, int op)
+static PyObject *wrapper_compare(PyObject *left, PyObject *right, int op)
 {
     wrapper *a = (wrapper *)left;
     wrapper *b = (wrapper *)right;
@@ -105,8 +98,7 @@ wrapper_compare(PyObject *left, PyObject *right, int op)
     return PyBool_FromLong(op == Py_EQ ? equal : !equal);
 }
 
-static Py_hash_t
-serialize_hash(wrapper *self)
+static Py_hash_t serialize_hash(wrapper *self)
 {
     PyObject *data = self->first ? self->first : Py_None;
     Py_hash_t hash;
@@ -116,14 +108,12 @@ serialize_hash(wrapper *self)
     return hash;
 }
 
-static PyObject *
-serialize_repr(wrapper *self)
+static PyObject *serialize_repr(wrapper *self)
 {
     return PyUnicode_FromFormat("<Serialize: %.200R>", self->first ? self->first : Py_None);
 }
 
-static PyObject *
-wrapper_reduce(PyObject *op, PyObject *Py_UNUSED(ignored))
+static PyObject *wrapper_reduce(PyObject *op, PyObject *Py_UNUSED(ignored))
 {
     wrapper *self = (wrapper *)op;
     if (self->second) {
@@ -156,20 +146,30 @@ static const char serialized_doc[] =
     "Serialized(header, frames)\n--\n\nAn object that is already serialized: a header and frames.";
 
 static PyType_Slot serialize_slots[] = {
-    {Py_tp_doc, SLOT_FN(serialize_doc)},          {Py_tp_init, SLOT_FN(serialize_init)},
-    {Py_tp_dealloc, SLOT_FN(wrapper_dealloc)},    {Py_tp_traverse, SLOT_FN(wrapper_traverse)},
-    {Py_tp_clear, SLOT_FN(wrapper_clear)},        {Py_tp_richcompare, SLOT_FN(wrapper_compare)},
-    {Py_tp_hash, SLOT_FN(serialize_hash)},        {Py_tp_repr, SLOT_FN(serialize_repr)},
-    {Py_tp_methods, SLOT_FN(wrapper_methods)},    {Py_tp_members, SLOT_FN(serialize_members)},
+    {Py_tp_doc, SLOT_FN(serialize_doc)},
+    {Py_tp_init, SLOT_FN(serialize_init)},
+    {Py_tp_dealloc, SLOT_FN(wrapper_dealloc)},
+    {Py_tp_traverse, SLOT_FN(wrapper_traverse)},
+    {Py_tp_clear, SLOT_FN(wrapper_clear)},
+    {Py_tp_richcompare, SLOT_FN(wrapper_compare)},
+    {Py_tp_hash, SLOT_FN(serialize_hash)},
+    {Py_tp_repr, SLOT_FN(serialize_repr)},
+    {Py_tp_methods, SLOT_FN(wrapper_methods)},
+    {Py_tp_members, SLOT_FN(serialize_members)},
     {0, NULL},
 };
 
 static PyType_Slot serialized_slots[] = {
-    {Py_tp_doc, SLOT_FN(serialized_doc)},         {Py_tp_init, SLOT_FN(serialized_init)},
-    {Py_tp_dealloc, SLOT_FN(wrapper_dealloc)},    {Py_tp_traverse, SLOT_FN(wrapper_traverse)},
-    {Py_tp_clear, SLOT_FN(wrapper_clear)},        {Py_tp_richcompare, SLOT_FN(wrapper_compare)},
-    {Py_tp_hash, SLOT_FN(PyObject_HashNotImplemented)}, {Py_tp_methods, SLOT_FN(wrapper_methods)},
-    {Py_tp_members, SLOT_FN(serialized_members)}, {0, NULL},
+    {Py_tp_doc, SLOT_FN(serialized_doc)},
+    {Py_tp_init, SLOT_FN(serialized_init)},
+    {Py_tp_dealloc, SLOT_FN(wrapper_dealloc)},
+    {Py_tp_traverse, SLOT_FN(wrapper_traverse)},
+    {Py_tp_clear, SLOT_FN(wrapper_clear)},
+    {Py_tp_richcompare, SLOT_FN(wrapper_compare)},
+    {Py_tp_hash, SLOT_FN(PyObject_HashNotImplemented)},
+    {Py_tp_methods, SLOT_FN(wrapper_methods)},
+    {Py_tp_members, SLOT_FN(serialized_members)},
+    {0, NULL},
 };
 
 static PyType_Spec serialize_spec = {
@@ -186,9 +186,10 @@ static PyType_Spec serialized_spec = {
     .slots = serialized_slots,
 };
 
-/* Serialize(data) without an argument tuple: half the cost of a call, and messages have thousands. */
-static PyObject *
-serialize_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+/* Serialize(data) without an argument tuple: half the cost of a call, and messages have thousands.
+ */
+static PyObject *serialize_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf,
+                                      PyObject *kwnames)
 {
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     wrapper *self;
@@ -228,8 +229,7 @@ serialize_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObj
     return (PyObject *)self;
 }
 
-int
-extract_types_init(extract_types *types)
+int extract_types_init(extract_types *types)
 {
     types->serialize = PyType_FromSpec(&serialize_spec);
     types->serialized = types->serialize ? PyType_FromSpec(&serialized_spec) : NULL;
@@ -241,8 +241,7 @@ extract_types_init(extract_types *types)
     return 0;
 }
 
-int
-extract_types_traverse(extract_types *types, int (*visit)(PyObject *, void *), void *arg)
+int extract_types_traverse(extract_types *types, int (*visit)(PyObject *, void *), void *arg)
 {
     Py_VISIT(types->serialize);
     Py_VISIT(types->serialized);
@@ -250,16 +249,14 @@ extract_types_traverse(extract_types *types, int (*visit)(PyObject *, void *), v
     return 0;
 }
 
-void
-extract_types_clear(extract_types *types)
+void extract_types_clear(extract_types *types)
 {
     Py_CLEAR(types->serialize);
     Py_CLEAR(types->serialized);
     Py_CLEAR(types->to_serialize);
 }
 
-PyObject *
-extract_types_tuple(const extract_types *own)
+PyObject *extract_types_tuple(const extract_types *own)
 {
     return PyTuple_Pack(3, own->serialize, own->serialized, own->to_serialize);
 }

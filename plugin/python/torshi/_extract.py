@@ -133,3 +133,27 @@ def insert_serialized(x: Any, ser: dict, bytestrings: Any = ()) -> Any:
             here = here[step]
         here[path[-1]] = data
     return x
+
+
+def survey(x: Any, watch: tuple[type, ...]) -> tuple[list[type], list]:
+    """The distinct exact types of the leaves of ``x`` in exact lists, tuples and dicts, and a list of the leaves whose type
+    is in ``watch`` and of the byte strings above 64 KiB, whose type is not reported. RecursionError on cycles and depth."""
+    types: dict[type, None] = {}
+    watched: list = []
+
+    def look(value: Any, depth: int) -> None:
+        kind = type(value)
+        if kind is list or kind is tuple or kind is dict:
+            if depth == 500:
+                raise RecursionError("maximum recursion depth exceeded in survey")
+            for item in value.values() if kind is dict else value:
+                look(item, depth + 1)
+        elif (kind is bytes or kind is bytearray) and len(value) > BIG:
+            watched.append(value)
+        else:
+            types[kind] = None
+            if kind in watch:
+                watched.append(value)
+
+    look(x, 0)
+    return list(types), watched
