@@ -6,6 +6,8 @@
  */
 #include "loader.h"
 
+#include "refusal.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stddef.h>
@@ -34,30 +36,9 @@ static const struct {
 #define NOGIL_BIT 0u
 #endif
 
-/* "plugin PATH: REASON" as an ImportError with that path; always -1. */
-static int refuse(const char *path, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    PyObject *reason = PyUnicode_FromFormatV(format, arguments);
-    va_end(arguments);
-    PyObject *where = PyUnicode_DecodeFSDefault(path);
-    PyObject *message = NULL;
-    if (reason != NULL && where != NULL) {
-        message = PyUnicode_FromFormat("plugin %U: %U", where, reason);
-    }
-    if (message != NULL) {
-        PyErr_SetImportError(message, NULL, where);
-    }
-    Py_XDECREF(message);
-    Py_XDECREF(where);
-    Py_XDECREF(reason);
-    return -1;
-}
-
 static int refuse_number(const char *path, const char *field, size_t theirs, size_t ours)
 {
-    return refuse(path, "%s is %zu, this engine has %zu", field, theirs, ours);
+    return refuse_plugin(path, "%s is %zu, this engine has %zu", field, theirs, ours);
 }
 
 /*
@@ -79,10 +60,10 @@ static int compare_record(const char *path, const torshi_plugin_info *info)
         return refuse_number(path, "size", info->size, sizes_of_minor[info->abi_minor].info_size);
     }
     if (info->py_version_hex >> 16 != Py_Version >> 16) {
-        return refuse(path, "py_version_hex is %u.%u, this Python is %u.%u",
-                      (unsigned)(info->py_version_hex >> 24),
-                      (unsigned)(info->py_version_hex >> 16 & 0xff), (unsigned)(Py_Version >> 24),
-                      (unsigned)(Py_Version >> 16 & 0xff));
+        return refuse_plugin(path, "py_version_hex is %u.%u, this Python is %u.%u",
+                             (unsigned)(info->py_version_hex >> 24),
+                             (unsigned)(info->py_version_hex >> 16 & 0xff),
+                             (unsigned)(Py_Version >> 24), (unsigned)(Py_Version >> 16 & 0xff));
     }
     if (info->py_build != (DEBUG_BIT | NOGIL_BIT)) {
         return refuse_number(path, "py_build", info->py_build, DEBUG_BIT | NOGIL_BIT);
@@ -98,10 +79,10 @@ static int compare_record(const char *path, const torshi_plugin_info *info)
                              sizes_of_minor[info->abi_minor].row_size);
     }
     if (info->name == NULL || info->version == NULL) {
-        return refuse(path, "%s is NULL", info->name == NULL ? "name" : "version");
+        return refuse_plugin(path, "%s is NULL", info->name == NULL ? "name" : "version");
     }
     if (info->row_count != 0 && info->rows == NULL) {
-        return refuse(path, "row_count is %zu, but rows is NULL", info->row_count);
+        return refuse_plugin(path, "row_count is %zu, but rows is NULL", info->row_count);
     }
     return 0;
 }
@@ -112,10 +93,10 @@ static int refuse_open(const char *path)
     struct stat status;
     const char *reason = dlerror();
     if (stat(path, &status) != 0) {
-        return refuse(path, "%s", strerror(errno));
+        return refuse_plugin(path, "%s", strerror(errno));
     }
-    return refuse(path, "not a library that can be loaded (%s)",
-                  reason != NULL ? reason : "no reason given");
+    return refuse_plugin(path, "not a library that can be loaded (%s)",
+                         reason != NULL ? reason : "no reason given");
 }
 
 int loader_load(torshi_registry *r, const char *path)
@@ -131,7 +112,7 @@ int loader_load(torshi_registry *r, const char *path)
     if (strchr(path, '/') == NULL) {
         int length = snprintf(local, sizeof(local), "./%s", path);
         if (length < 0 || (size_t)length >= sizeof(local)) {
-            return refuse(path, "%s", strerror(ENAMETOOLONG));
+            return refuse_plugin(path, "%s", strerror(ENAMETOOLONG));
         }
         path = local;
     }
@@ -141,12 +122,12 @@ int loader_load(torshi_registry *r, const char *path)
     }
     symbol.data = dlsym(library, TORSHI_PLUGIN_SYMBOL);
     if (symbol.data == NULL) {
-        refuse(path, "no symbol %s: not a plugin of this engine", TORSHI_PLUGIN_SYMBOL);
+        refuse_plugin(path, "no symbol %s: not a plugin of this engine", TORSHI_PLUGIN_SYMBOL);
         goto done;
     }
     const torshi_plugin_info *info = symbol.function();
     if (info == NULL) {
-        refuse(path, "%s returned NULL", TORSHI_PLUGIN_SYMBOL);
+        refuse_plugin(path, "%s returned NULL", TORSHI_PLUGIN_SYMBOL);
         goto done;
     }
     if (compare_record(path, info) < 0) {
@@ -154,7 +135,7 @@ int loader_load(torshi_registry *r, const char *path)
     }
     const char *other = registry_plugin_path(r, info->name);
     if (other != NULL) {
-        refuse(path, "name is '%s', which %s has registered already", info->name, other);
+        refuse_plugin(path, "name is '%s', which %s has registered already", info->name, other);
         goto done;
     }
     status = registry_add(r, info, path, &entered);

@@ -8,7 +8,9 @@
 #include "registry.h"
 
 #include "function_object.h"
+#include "refusal.h"
 #include "services.h"
+#include "type_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,27 +119,6 @@ static void free_plugin(plugin_record *p)
     }
 }
 
-static void refuse(const plugin_record *p, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    PyObject *reason = PyUnicode_FromFormatV(format, arguments);
-    va_end(arguments);
-    PyObject *path = PyUnicode_DecodeFSDefault(p->path);
-    PyObject *name = PyUnicode_FromString(p->info.name);
-    PyObject *message = NULL;
-    if (reason != NULL && path != NULL && name != NULL) {
-        message = PyUnicode_FromFormat("plugin %U: %U", path, reason);
-    }
-    if (message != NULL) {
-        PyErr_SetImportError(message, name, path);
-    }
-    Py_XDECREF(message);
-    Py_XDECREF(name);
-    Py_XDECREF(path);
-    Py_XDECREF(reason);
-}
-
 /* Look at one row before anything of it is used. 0, or -1 with ImportError. */
 static int check_row(const torshi_registry *r, const plugin_record *p, size_t index)
 {
@@ -146,7 +127,8 @@ static int check_row(const torshi_registry *r, const plugin_record *p, size_t in
     const char *wants = "";
 
     if (row->module == NULL || row->name == NULL) {
-        refuse(p, "row %zu: %s is NULL", index, row->module == NULL ? "module" : "name");
+        refuse_plugin(p->path, "row %zu: %s is NULL", index,
+                      row->module == NULL ? "module" : "name");
         return -1;
     }
     switch (row->kind) {
@@ -166,26 +148,26 @@ static int check_row(const torshi_registry *r, const plugin_record *p, size_t in
         complete = 1;
         break;
     default:
-        refuse(p, "row %zu (%s.%s): kind is %u, which this engine does not have", index,
-               row->module, row->name, (unsigned)row->kind);
+        refuse_plugin(p->path, "row %zu (%s.%s): kind is %u, which this engine does not have",
+                      index, row->module, row->name, (unsigned)row->kind);
         return -1;
     }
     if (!complete) {
-        refuse(p, "row %zu (%s.%s): %s is NULL", index, row->module, row->name, wants);
+        refuse_plugin(p->path, "row %zu (%s.%s): %s is NULL", index, row->module, row->name, wants);
         return -1;
     }
     if (row->kind == TORSHI_ROW_FUNCTION) {
         if (registry_function(r, row->module, row->name) != NULL) {
-            refuse(p, "row %zu: function %s.%s is another plugin's already", index, row->module,
-                   row->name);
+            refuse_plugin(p->path, "row %zu: function %s.%s is another plugin's already", index,
+                          row->module, row->name);
             return -1;
         }
         for (size_t i = 0; i < index; i++) {
             if (p->rows[i].kind == TORSHI_ROW_FUNCTION && p->functions[i] != NULL &&
                 strcmp(p->rows[i].module, row->module) == 0 &&
                 strcmp(p->rows[i].name, row->name) == 0) {
-                refuse(p, "row %zu: function %s.%s is row %zu already", index, row->module,
-                       row->name, i);
+                refuse_plugin(p->path, "row %zu: function %s.%s is row %zu already", index,
+                              row->module, row->name, i);
                 return -1;
             }
         }
@@ -254,55 +236,6 @@ static void unlink_plugin(torshi_registry *r, const plugin_record *p)
 
 /* ---- saver rows ------------------------------------------------------------------------------ */
 
-/* 1 when text is the exact str with these contents; sets no exception. */
-static int equals_utf8(PyObject *text, const char *utf8)
-{
-    if (text == NULL || !PyUnicode_CheckExact(text)) {
-        return 0;
-    }
-    Py_ssize_t size;
-    const char *own = PyUnicode_AsUTF8AndSize(text, &size);
-    if (own == NULL) {
-        PyErr_Clear(); /* surrogates, which no row can name, or no memory */
-        return 0;
-    }
-    return (size_t)size == strlen(utf8) && memcmp(own, utf8, (size_t)size) == 0;
-}
-
-/* A class's own __module__, borrowed, or NULL. A loop and not a look-up, since a class may have
-   keys in its __dict__ that run code when they are compared. */
-static PyObject *module_of_heap_type(PyTypeObject *type, PyObject *str_module)
-{
-    PyObject *key, *value;
-    Py_ssize_t position = 0;
-    if (type->tp_dict == NULL) {
-        return NULL;
-    }
-    while (PyDict_Next(type->tp_dict, &position, &key, &value)) {
-        if (key == str_module || (PyUnicode_CheckExact(key) && equals_utf8(key, "__module__"))) {
-            return value;
-        }
-    }
-    return NULL;
-}
-
-/* Whether this is the name of the type, going by its own fields alone. */
-static int type_is_named(const torshi_registry *r, PyTypeObject *type, const char *module,
-                         const char *name)
-{
-    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-        return equals_utf8(((PyHeapTypeObject *)type)->ht_qualname, name) &&
-               equals_utf8(module_of_heap_type(type, r->st->str_module), module);
-    }
-    const char *dot = strrchr(type->tp_name, '.');
-    if (dot == NULL) {
-        return strcmp(module, "builtins") == 0 && strcmp(type->tp_name, name) == 0;
-    }
-    size_t length = (size_t)(dot - type->tp_name);
-    return strcmp(dot + 1, name) == 0 && strlen(module) == length &&
-           memcmp(type->tp_name, module, length) == 0;
-}
-
 static int row_is_for_slot(const torshi_registry *r, const torshi_row *row, const saver_slot *slot)
 {
     if (row->kind != TORSHI_ROW_SAVER) {
@@ -313,7 +246,7 @@ static int row_is_for_slot(const torshi_registry *r, const torshi_row *row, cons
                strcmp(row->name, slot->name) == 0;
     }
     return row->type != NULL ? row->type == slot->type
-                             : type_is_named(r, slot->type, row->module, row->name);
+                             : type_is_named(slot->type, r->st->str_module, row->module, row->name);
 }
 
 static int have_slot(const saver_slot *slots, size_t count, const torshi_row *row)
@@ -387,7 +320,7 @@ const saver_entry *registry_saver(torshi_registry *r, PyTypeObject *type)
     }
     for (size_t i = 0; i < r->slot_count; i++) {
         if (r->slots[i].type == NULL &&
-            type_is_named(r, type, r->slots[i].module, r->slots[i].name)) {
+            type_is_named(type, r->st->str_module, r->slots[i].module, r->slots[i].name)) {
             return r->slots[i].chain;
         }
     }
@@ -531,9 +464,9 @@ static void refuse_init(const plugin_record *p)
         PyErr_NormalizeException(&type, &cause, &traceback);
     }
     if (cause != NULL) {
-        refuse(p, "init failed: %s: %S", Py_TYPE(cause)->tp_name, cause);
+        refuse_plugin(p->path, "init failed: %s: %S", Py_TYPE(cause)->tp_name, cause);
     } else {
-        refuse(p, "init failed without an exception");
+        refuse_plugin(p->path, "init failed without an exception");
     }
     PyErr_Fetch(&refusal_type, &refusal, &refusal_traceback);
     PyErr_NormalizeException(&refusal_type, &refusal, &refusal_traceback);
