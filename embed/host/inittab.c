@@ -38,10 +38,13 @@ static int load_in_place_of(PyObject *module, PyObject *util, PyObject *spec)
     loader = PyObject_GetAttrString(spec, "loader");
     if (name == NULL || loaded == NULL || loader == NULL)
         goto done;
-    if (PyObject_SetItem(PyImport_GetModuleDict(), name, loaded) < 0)
+    /* Other threads that import it meanwhile wait, as they do for any module that is not ready. */
+    if (PyObject_SetAttrString(spec, "_initializing", Py_True) < 0)
         goto done;
-    executed = PyObject_CallMethod(loader, "exec_module", "O", loaded);
-    result = executed != NULL ? 0 : -1;
+    if (PyObject_SetItem(PyImport_GetModuleDict(), name, loaded) == 0)
+        executed = PyObject_CallMethod(loader, "exec_module", "O", loaded);
+    if (executed != NULL)
+        result = PyObject_SetAttrString(spec, "_initializing", Py_False);
 done:
     Py_XDECREF(executed);
     Py_XDECREF(loader);

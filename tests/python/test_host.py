@@ -355,6 +355,29 @@ def test_package_in_a_sub_interpreter() -> None:
     assert said("-c", code) == "fine"
 
 
+def test_package_is_imported_by_many_threads_at_once() -> None:
+    code = textwrap.dedent(
+        """
+        import pickle, sys, threading
+        sys.setswitchinterval(1e-6)
+        data = pickle.dumps({i: i for i in range(300)})
+        sys.modules.pop("torshi", None)
+        wrong = []
+        barrier = threading.Barrier(8)
+        def load():
+            barrier.wait()
+            try: pickle.loads(data)
+            except BaseException as e: wrong.append(repr(e))
+        threads = [threading.Thread(target=load) for _ in range(8)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        import json; print(json.dumps(wrong))
+        """
+    )
+    for _ in range(5):
+        assert said("-c", code) == []
+
+
 @pytest.mark.parametrize("how", [[], ["--copies"]])
 def test_virtual_environments(tmp_path: Path, how: list[str]) -> None:
     venv = tmp_path / "venv"
