@@ -122,6 +122,7 @@ typedef struct seen_set {
     seen_entry *entries; /* owned; a power of two of them, or NULL */
     size_t mask;
     size_t used;
+    size_t texts; /* entries of columns: neither rows nor types */
 } seen_set;
 
 /* ---- types
@@ -167,6 +168,7 @@ typedef struct chunk_writer {
     const torshi_services *services;
     const torshi_objects *objects;
     torshi_dump *dump;
+    PyObject *target; /* borrowed */
 
     torshi_buf out;  /* owned: the payload */
     torshi_buf blob; /* owned: text of the column at work */
@@ -212,6 +214,7 @@ static inline void seen_enter(seen_set *set, seen_entry *e, PyObject *obj, uint3
 {
     *e = (seen_entry){obj, column, 0, 0};
     set->used++;
+    set->texts += column != ROW_SERIAL && column != TYPE_SERIAL;
 }
 
 /* Whether the chunk's call needs a roll. */

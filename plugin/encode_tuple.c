@@ -22,6 +22,7 @@ static int number_objects(chunk_writer *w, const span *s, identities *t)
     if (!t->indexes || !t->objects) {
         return ENC_ERROR;
     }
+    size_t ordinal = 0; /* objects that came first in this column */
     for (size_t i = 0; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
         if (Py_REFCNT(obj) > 1) {
@@ -37,15 +38,17 @@ static int number_objects(chunk_writer *w, const span *s, identities *t)
             int met = e->obj ? (int)e->again : met_cost(w, obj);
             if (!e->obj) {
                 seen_enter(&w->seen, e, obj, w->serial);
+                e->again = met ? (uint32_t)met : ordinal < 256 ? 2 : 5;
+                ordinal++;
             }
             e->column = w->serial;
             e->index = (uint32_t)t->count;
-            e->again = met ? (uint32_t)met : t->count < 256 ? 2 : 5;
             t->met |= met != 0;
             t->again += met;
             t->fresh += met == 0;
         } else {
             t->fresh++;
+            ordinal++;
         }
         t->indexes[i] = (uint32_t)t->count;
         t->objects[t->count++] = obj;

@@ -177,6 +177,39 @@ int record_finish_target(chunk_record *r, const torshi_services *services, torsh
     return row ? start_row(services, dump, r, row, true) : 0;
 }
 
+/* Rows whose attributes somebody else's dict holds too can be met through that. */
+static int enter_each(chunk_record *r, const chunk_writer *w)
+{
+    for (uint32_t i = 1; i < w->rolled; i++) {
+        if (w->services->roll(w->dump, r->rolled[i - 1], row_met, r, i) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int enter_rows(chunk_record *r, const chunk_writer *w)
+{
+    if (w->rolled == 1) {
+        return 0;
+    }
+    r->rolled = PyMem_Malloc((w->rolled - 1) * sizeof(*r->rolled));
+    if (!r->rolled) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    PyObject **to = r->rolled;
+    for (size_t i = 0; i < w->column_count; i++) {
+        const span *objects = &w->columns[i].objects;
+        for (size_t j = 0; j < objects->n; j++) {
+            *to++ = span_at(objects, j);
+        }
+    }
+    return w->shared_state
+               ? enter_each(r, w)
+               : w->services->roll_many(w->dump, r->rolled, w->rolled - 1, row_met, r, 1);
+}
+
 int record_enter(chunk_record *r, chunk_writer *w)
 {
     const torshi_services *services = w->services;
@@ -189,13 +222,5 @@ int record_enter(chunk_record *r, chunk_writer *w)
             return -1;
         }
     }
-    for (size_t i = 0; i < w->column_count; i++) {
-        const rolled_column *c = &w->columns[i];
-        for (uint32_t j = 0; j < c->n; j++) {
-            if (services->roll(w->dump, span_at(&c->objects, j), row_met, r, c->first + j) < 0) {
-                return -1;
-            }
-        }
-    }
-    return 0;
+    return enter_rows(r, w);
 }

@@ -130,10 +130,10 @@ static void number_children(chunk_record *r)
 static int keep_met(chunk_record *r, const chunk_writer *w)
 {
     const seen_set *seen = &w->seen;
-    if (!seen->used) {
+    if (!seen->texts) {
         return 0;
     }
-    r->kept = PyMem_Malloc(seen->used * sizeof(*r->kept));
+    r->kept = PyMem_Malloc(seen->texts * sizeof(*r->kept));
     if (!r->kept) {
         PyErr_NoMemory();
         return -1;
@@ -167,7 +167,7 @@ int record_new(chunk_writer *w, PyObject *target, int has_roll, chunk_record **o
 {
     step_list steps = {NULL, 0, 0};
     *out = NULL;
-    if (!w->pending_count && !w->seen.used && !has_roll) {
+    if (!w->pending_count && !w->seen.texts && !has_roll) {
         return 0;
     }
     chunk_record *r = PyMem_Calloc(1, sizeof(*r));
@@ -225,6 +225,7 @@ void record_release(void *record)
         Py_DECREF(r->externals[i]);
     }
     Py_XDECREF(r->roll);
+    PyMem_Free(r->rolled);
     PyMem_Free(r->externals);
     PyMem_Free(r->steps);
     PyMem_Free(r->rows);

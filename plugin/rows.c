@@ -9,6 +9,9 @@ int claim_row(chunk_writer *w, PyObject *obj)
     if (Py_REFCNT(obj) == 1) {
         return 1;
     }
+    if (obj == w->target) { /* it holds itself */
+        return 0;
+    }
     seen_entry *e = seen_find(&w->seen, obj);
     if (!e) {
         return -1;

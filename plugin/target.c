@@ -43,7 +43,7 @@ static int put_rows(chunk_writer *w, size_t rows, size_t following)
                : put_no_memory();
 }
 
-static int encode_rows(chunk_writer *w, const target_form *form, const span *keys,
+static int encode_rows(chunk_writer *w, const target_form *form, PyObject *target, const span *keys,
                        const span *values, size_t following, Py_ssize_t start)
 {
     uint32_t *ends = arena_alloc(&w->arena, 1, sizeof(*ends));
@@ -57,6 +57,7 @@ static int encode_rows(chunk_writer *w, const target_form *form, const span *key
                      .ends = ends,
                      .start = start};
     cells where = {from, NULL};
+    w->target = target;
     int status = put_rows(w, values->n, following);
     if (status == ENC_OK && form->is_dict) {
         from->keys = *keys;
@@ -81,7 +82,8 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
             return ENC_DECLINE;
         }
         Py_ssize_t rest = job->form->length(job->target) - job->rows - (Py_ssize_t)values->n;
-        status = encode_rows(w, job->form, keys, values, rest > 0 ? (size_t)rest : 0, job->rows);
+        status = encode_rows(w, job->form, job->target, keys, values, rest > 0 ? (size_t)rest : 0,
+                             job->rows);
         if (w->failed) {
             return ENC_ERROR;
         }

@@ -109,7 +109,7 @@ void writer_reset(chunk_writer *w)
         } else {
             memset(w->seen.entries, 0, (w->seen.mask + 1) * sizeof(seen_entry));
         }
-        w->seen.used = 0;
+        w->seen.used = w->seen.texts = 0;
     }
     w->values = 0;
     w->bound = 0;
@@ -163,7 +163,7 @@ static PLUGIN_NOINLINE int seen_resize(seen_set *set)
         PyErr_NoMemory();
         return -1;
     }
-    seen_set grown = {entries, size - 1, set->used};
+    seen_set grown = {entries, size - 1, set->used, set->texts};
     for (size_t i = 0; set->entries && i <= set->mask; i++) {
         if (set->entries[i].obj) {
             *seen_probe(&grown, set->entries[i].obj) = set->entries[i];

@@ -87,10 +87,30 @@ int memo_grow_order(torshi_memo *m)
     return 0;
 }
 
+/* Enter what memo_roll_many only noted. 0, or -1 with MemoryError (then to be done again). */
+static TORSHI_NOINLINE int enter_noted(torshi_memo *m)
+{
+    for (size_t i = 0; i < m->noted_count; i++) {
+        memo_noted_entry e = m->noted[i];
+        for (size_t j = 0; j < e.n; j++) {
+            if (!memo_slot_used(m, memo_probe(m, e.objects[j])) &&
+                memo_roll(m, e.objects[j], e.met, e.plugin, e.arg, e.first_index + (uint32_t)j) <
+                    0) {
+                return -1;
+            }
+        }
+    }
+    m->noted_count = 0;
+    return 0;
+}
+
 int memo_settle(torshi_memo *m)
 {
     if (!m->quiet) {
         return 0;
+    }
+    if (m->noted_count && enter_noted(m) < 0) {
+        return -1;
     }
     for (size_t i = 0; i < m->count; i++) {
         PyObject *obj = (PyObject *)(m->order[i] & ~MEMO_TAGS);
@@ -153,6 +173,7 @@ static void empty_slots(torshi_memo *m)
     m->solo = 1;
     m->unmade_count = 0;
     m->given_count = 0;
+    m->noted_count = 0;
     m->stamp++;
     if (TORSHI_UNLIKELY(m->stamp == 0)) {
         memset(m->slots, 0, (m->mask + 1) * sizeof(memo_slot));
@@ -213,6 +234,7 @@ void memo_fini(torshi_memo *m)
     PyMem_Free(m->slots);
     PyMem_Free(m->order);
     PyMem_Free(m->rolls);
+    PyMem_Free(m->noted);
     PyMem_Free(m->owns);
     PyMem_Free(m->unmade);
     PyMem_Free(m->given);
@@ -307,6 +329,29 @@ int memo_roll(torshi_memo *m, PyObject *obj, torshi_met_fn met, void *plugin, vo
         return -1;
     }
     m->rolls[m->roll_count++] = (memo_roll_entry){Py_NewRef(obj), met, plugin, arg, index};
+    return 0;
+}
+
+int memo_roll_many(torshi_memo *m, PyObject *const *objects, size_t n, torshi_met_fn met,
+                   void *plugin, void *arg, uint32_t first_index)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (Py_REFCNT(objects[i]) != m->solo &&
+            memo_roll(m, objects[i], met, plugin, arg, first_index + (uint32_t)i) < 0) {
+            return -1;
+        }
+    }
+    if (!m->quiet) {
+        return 0;
+    }
+    if (m->noted_count == m->noted_size) {
+        void *array = m->noted;
+        if (grow_array(&array, &m->noted_size, sizeof(memo_noted_entry)) < 0) {
+            return -1;
+        }
+        m->noted = array;
+    }
+    m->noted[m->noted_count++] = (memo_noted_entry){objects, n, met, plugin, arg, first_index};
     return 0;
 }
 

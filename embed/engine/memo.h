@@ -46,6 +46,16 @@ typedef struct memo_roll_entry {
     uint32_t index;
 } memo_roll_entry;
 
+/* Objects entered together, of which those without a slot are to get one when the quiet ends. */
+typedef struct memo_noted_entry {
+    PyObject *const *objects; /* borrowed from whoever has arg */
+    size_t n;
+    torshi_met_fn met;
+    void *plugin;
+    void *arg;
+    uint32_t first_index;
+} memo_noted_entry;
+
 typedef struct memo_own_entry {
     void *arg;
     torshi_free_fn free_arg;
@@ -72,6 +82,8 @@ typedef struct torshi_memo {
 
     memo_roll_entry *rolls;
     size_t roll_count, roll_size;
+    memo_noted_entry *noted;
+    size_t noted_count, noted_size;
     memo_own_entry *owns;
     size_t own_count, own_size;
     memo_unmade_entry *unmade;
@@ -101,6 +113,8 @@ TORSHI_HIDDEN int memo_set_number(torshi_memo *m, PyObject *obj, Py_ssize_t numb
 /* As services->roll and ->own; the latter takes arg also on failure. */
 TORSHI_HIDDEN int memo_roll(torshi_memo *m, PyObject *obj, torshi_met_fn met, void *plugin,
                             void *arg, uint32_t index);
+TORSHI_HIDDEN int memo_roll_many(torshi_memo *m, PyObject *const *objects, size_t n,
+                                 torshi_met_fn met, void *plugin, void *arg, uint32_t first_index);
 TORSHI_HIDDEN int memo_own(torshi_memo *m, void *arg, torshi_free_fn free_arg);
 /* Mark obj as written within a payload, unless it has a number. 0 or -1. */
 TORSHI_HIDDEN int memo_mark_column(torshi_memo *m, PyObject *obj);

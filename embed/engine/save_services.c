@@ -131,6 +131,12 @@ static int svc_roll(torshi_dump *d, PyObject *obj, torshi_met_fn met, void *arg,
     return memo_roll(&d->memo, obj, met, d->plugin, arg, index);
 }
 
+static int svc_roll_many(torshi_dump *d, PyObject *const *objects, size_t n, torshi_met_fn met,
+                         void *arg, uint32_t first_index)
+{
+    return memo_roll_many(&d->memo, objects, n, met, d->plugin, arg, first_index);
+}
+
 static int svc_own(torshi_dump *d, void *arg, torshi_free_fn free_arg)
 {
     return memo_own(&d->memo, arg, free_arg);
@@ -187,14 +193,22 @@ static int svc_is_default_instance(torshi_dump *d, PyObject *obj)
 static PyObject *svc_registered_reducer(torshi_dump *d, PyObject *cls)
 {
     PyObject *function = NULL;
-    /* What the caller does with it runs user code, if looking did not. */
-    if (leave_engine(d) < 0) {
-        return NULL;
+    /* Looking into a dict is quiet unless the class has a metaclass with ideas of its own. */
+    if (d->dispatch_table != NULL || Py_TYPE(cls)->tp_hash != PyType_Type.tp_hash ||
+        Py_TYPE(cls)->tp_richcompare != PyType_Type.tp_richcompare) {
+        if (leave_engine(d) < 0) {
+            return NULL;
+        }
     }
     if (find_registered(d, cls, &function) < 0) {
         return NULL;
     }
     return function;
+}
+
+static int svc_leave(torshi_dump *d)
+{
+    return leave_engine(d);
 }
 
 void pickler_fill_services(torshi_services *services)
@@ -208,10 +222,12 @@ void pickler_fill_services(torshi_services *services)
     services->memo_get = svc_memo_get;
     services->mark_column = svc_mark_column;
     services->roll = svc_roll;
+    services->roll_many = svc_roll_many;
     services->own = svc_own;
     services->then_save = svc_then_save;
     services->then_write = svc_then_write;
     services->then_call = svc_then_call;
     services->is_default_instance = svc_is_default_instance;
     services->registered_reducer = svc_registered_reducer;
+    services->leave = svc_leave;
 }

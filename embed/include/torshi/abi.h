@@ -45,6 +45,7 @@ typedef struct torshi_services torshi_services; /* what the engine does for plug
 /*
  * Save `obj` (borrowed, kept alive by the engine until all that the call scheduled has run).
  * Must not recurse into obj's children: it writes, and schedules children and what follows them.
+ * Must call services->leave before it runs any code but its own.
  * Return TORSHI_OK, TORSHI_DECLINE or TORSHI_ERROR.
  */
 typedef int (*torshi_save_fn)(void *plugin, torshi_dump *dump, PyObject *obj);
@@ -318,6 +319,23 @@ struct torshi_services {
        reference returned through *temporary for the caller to release. */
     PyObject *(*load_once)(torshi_load *load, const void *key, PyObject *(*make)(void *arg),
                            void *arg, PyObject **temporary);
+
+    /* As roll for each of n objects, objects[i] with first_index + i; for rows whose places are all
+       within the chunk. One whose reference count is 1 can be met in no other way than by code
+       that is not the engine's, so it is only noted until such code runs: that costs nothing.
+       `objects` must stay as it is for as long as `arg`, which services->own has. 0 or -1. */
+    int (*roll_many)(torshi_dump *dump, PyObject *const *objects, size_t n, torshi_met_fn met,
+                     void *arg, uint32_t first_index);
+
+    /*
+     * Call this in a save function, a step or a met function before code runs that is neither the
+     * engine's nor the plugin's: a call into Python, an attribute of a class that is not built in,
+     * a hash or comparison of such an object, a reference that may be the last. Until it happens
+     * the memo owns no references and knows objects that nothing else can reach by number alone;
+     * on Python 3.11 the collector rests, too. Cheap; once in a dump is enough until the next save
+     * function is called. 0, or -1 with MemoryError.
+     */
+    int (*leave)(torshi_dump *dump);
 };
 
 #ifdef __cplusplus
