@@ -89,11 +89,40 @@ void reverse_tasks(torshi_dump *d, size_t base)
     }
 }
 
+/*
+ * Before 3.12 any new object may start the collector, and with it finalisers. While the memo is
+ * quiet it rests.
+ */
+static void pause_collector(torshi_dump *d)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    d->collector_paused = d->memo.quiet && PyGC_Disable();
+#else
+    (void)d;
+#endif
+}
+
+static void resume_collector(torshi_dump *d)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    if (d->collector_paused) {
+        d->collector_paused = 0;
+        PyGC_Enable();
+    }
+#else
+    (void)d;
+#endif
+}
+
 TORSHI_NOINLINE int leave_engine(torshi_dump *d)
 {
     d->st->savers->epoch++;
     d->memo.unmade_stale = 1;
-    return memo_settle(&d->memo);
+    if (memo_settle(&d->memo) < 0) {
+        return -1;
+    }
+    resume_collector(d);
+    return 0;
 }
 
 /* ---- one object ------------------------------------------------------------------------------ */
@@ -109,19 +138,16 @@ TORSHI_NOINLINE int save_met(torshi_dump *d, PyObject *obj, uint32_t code)
         return write_get(d, memo_number(&d->memo, code));
     }
     e = d->memo.rolls[code - MEMO_ROLL_BASE];
-    if (push_task(d, TASK_HOLD, Py_NewRef(obj), NULL) == NULL) {
-        return SAVE_ERROR;
-    }
     base = d->top;
     d->chunked = 1;
     d->plugin = e.plugin;
-    status = e.met(e.plugin, d, obj, e.arg, e.index);
+    status = e.met(e.plugin, d, obj, e.arg, e.index); /* the memo keeps obj alive */
     d->plugin = outer;
     if (status < 0) {
         return SAVE_ERROR;
     }
     reverse_tasks(d, base);
-    return SAVE_PUSHED;
+    return d->top == base ? SAVE_DONE : SAVE_PUSHED;
 }
 
 /*
@@ -376,6 +402,7 @@ int dump_object(torshi_dump *d, PyObject *obj)
     d->plugin = NULL;
     d->st->savers->epoch++;
     d->memo.unmade_stale = d->memo.unmade_count != 0;
+    pause_collector(d);
     if (out_begin(d) < 0) {
         goto done;
     }
@@ -401,6 +428,7 @@ int dump_object(torshi_dump *d, PyObject *obj)
         out_close_last_frame(d);
     }
 done:
+    resume_collector(d);
     if (status < 0) {
         pop_tasks(d, 0);
     }

@@ -112,6 +112,7 @@ struct torshi_dump {
     int fix_imports;
     int use_rows; /* the registration table is asked */
     int running;
+    int collector_paused; /* it is to be resumed when user code runs */
 
     torshi_state *st; /* borrowed; kept by the type or module of whoever dumps */
     torshi_memo memo;

@@ -55,7 +55,8 @@ static int save_view(torshi_dump *d, PyObject *obj)
 {
     const Py_buffer *view = contiguous_view(d, obj);
     int in_band = 1;
-    int readonly;
+    int readonly, status;
+    PyObject *payload = NULL;
     if (view == NULL) {
         return SAVE_ERROR;
     }
@@ -83,11 +84,17 @@ static int save_view(torshi_dump *d, PyObject *obj)
     if (view == NULL) {
         return SAVE_ERROR;
     }
-    if ((view->readonly ? write_bytes_data(d, view->buf, (size_t)view->len, obj)
-                        : write_bytearray_data(d, view->buf, (size_t)view->len, obj)) < 0) {
-        return SAVE_ERROR;
+    if (d->write != NULL && view->len >= FRAME_TARGET) {
+        /* A file wants something that has a length in bytes, which a PickleBuffer has not. */
+        payload = PyObject_CallMethod(obj, "raw", NULL);
+        if (payload == NULL) {
+            return SAVE_ERROR;
+        }
     }
-    return memoize(d, obj);
+    status = view->readonly ? write_bytes_data(d, view->buf, (size_t)view->len, payload)
+                            : write_bytearray_data(d, view->buf, (size_t)view->len, payload);
+    Py_XDECREF(payload);
+    return status < 0 ? SAVE_ERROR : memoize(d, obj);
 }
 
 int save_picklebuffer(torshi_dump *d, PyObject *obj)

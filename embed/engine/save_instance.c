@@ -135,19 +135,10 @@ static PyObject *copy_slots(PyObject *obj, const type_info *info, Py_ssize_t fir
 {
     Py_ssize_t n = 0;
     PyObject *copy;
-#if PY_VERSION_HEX < 0x030C0000
-    /* Before 3.12 a new object may start the collector, while the memo owns nothing. */
-    int collector = PyGC_Disable();
-#endif
     for (Py_ssize_t i = first; i < info->slot_count; i++) {
         n += slot_value(obj, &info->slots[i]) != NULL;
     }
     copy = PyTuple_New(2 * n);
-#if PY_VERSION_HEX < 0x030C0000
-    if (collector) {
-        PyGC_Enable();
-    }
-#endif
     if (copy == NULL) {
         return NULL;
     }

@@ -414,6 +414,10 @@ int save_persistent(torshi_dump *d, PyObject *obj, PyObject *pid)
     }
     if (!PyUnicode_IS_ASCII(text)) {
         PyErr_SetString(d->st->PicklingError, "persistent IDs in protocol 0 must be ASCII strings");
+    } else if (PyUnicode_FindChar(text, '\n', 0, PyUnicode_GET_LENGTH(text), 1) >= 0) {
+        /* It would end the line, and the rest be read as opcodes. */
+        PyErr_SetString(d->st->PicklingError,
+                        "persistent IDs in protocol 0 must not contain newlines");
     } else if (out_op(d, OP_PERSID) == 0 &&
                out_write(d, PyUnicode_1BYTE_DATA(text), (size_t)PyUnicode_GET_LENGTH(text)) == 0 &&
                out_write(d, "\n", 1) == 0) {
@@ -428,35 +432,26 @@ int save_persistent(torshi_dump *d, PyObject *obj, PyObject *pid)
 int save_by_row(torshi_dump *d, const saver_entry *entry, PyObject *obj, Py_ssize_t items)
 {
     void *outer = d->plugin;
-    size_t base;
-    while (entry != NULL && items < entry->row->min_items) {
-        entry = entry->replaced;
-    }
-    if (entry == NULL) {
-        return SAVE_DECLINED;
-    }
-    if (push_task(d, TASK_HOLD, Py_NewRef(obj), NULL) == NULL || leave_engine(d) < 0) {
-        return SAVE_ERROR;
-    }
-    base = d->top;
-    for (; entry != NULL; entry = entry->replaced) {
-        int status;
-        if (items < entry->row->min_items) {
-            continue;
+    size_t base = d->top;
+    int status = TORSHI_DECLINE;
+    Py_INCREF(obj);
+    for (; entry != NULL && status == TORSHI_DECLINE; entry = entry->replaced) {
+        if (items >= entry->row->min_items) {
+            d->plugin = entry->plugin_state;
+            status = entry->row->save(entry->plugin_state, d, obj);
         }
-        d->plugin = entry->plugin_state;
-        status = entry->row->save(entry->plugin_state, d, obj);
-        d->plugin = outer;
-        if (status == TORSHI_OK) {
-            reverse_tasks(d, base);
-            return SAVE_PUSHED;
-        }
-        if (status != TORSHI_DECLINE) {
+    }
+    d->plugin = outer;
+    if (status == TORSHI_OK && d->top != base) {
+        /* obj is kept alive until all that was scheduled has run. */
+        if (push_task(d, TASK_HOLD, obj, NULL) == NULL) {
             return SAVE_ERROR;
         }
+        reverse_tasks(d, base);
+        return SAVE_PUSHED;
     }
-    pop_task(d);
-    return SAVE_DECLINED;
+    Py_DECREF(obj);
+    return status == TORSHI_OK ? SAVE_DONE : status == TORSHI_DECLINE ? SAVE_DECLINED : SAVE_ERROR;
 }
 
 /* ---- finding the reducer --------------------------------------------------------------------- */
