@@ -25,82 +25,70 @@ static init_function stock_builtin;
 static const char *package_folder;
 
 /*
- * Make the module that `spec` describes and let it take the place of `module` under its name: the
- * import system hands out what sys.modules holds once exec is over. 0, or -1 with an exception.
+ * Fill a stand-in from the module it stands for, and keep that alive. The stand-in is not replaced
+ * in sys.modules: another thread that imports it meanwhile has it already. 0, or -1 with an
+ * exception.
  */
-static int load_in_place_of(PyObject *module, PyObject *util, PyObject *spec)
+static int fill_from(PyObject *module, PyObject *stock)
 {
-    PyObject *name = NULL, *loaded = NULL, *loader = NULL, *executed = NULL;
-    int result = -1;
+    if (PyDict_Merge(PyModule_GetDict(module), PyModule_GetDict(stock), 0) < 0)
+        return -1;
+    return PyObject_SetAttrString(module, "_module", stock);
+}
 
-    name = PyModule_GetNameObject(module);
-    loaded = PyObject_CallMethod(util, "module_from_spec", "O", spec);
-    loader = PyObject_GetAttrString(spec, "loader");
-    if (name == NULL || loaded == NULL || loader == NULL)
-        goto done;
-    /* Other threads that import it meanwhile wait, as they do for any module that is not ready. */
-    if (PyObject_SetAttrString(spec, "_initializing", Py_True) < 0)
-        goto done;
-    if (PyObject_SetItem(PyImport_GetModuleDict(), name, loaded) == 0)
-        executed = PyObject_CallMethod(loader, "exec_module", "O", loaded);
-    if (executed != NULL)
-        result = PyObject_SetAttrString(spec, "_initializing", Py_False);
-done:
-    Py_XDECREF(executed);
-    Py_XDECREF(loader);
-    Py_XDECREF(loaded);
-    Py_XDECREF(name);
+/* `_torshi_stock_pickle` where `_pickle` is the stock one. */
+static int alias_exec(PyObject *module)
+{
+    PyObject *stock = PyImport_ImportModule("_pickle");
+    int result = stock != NULL ? fill_from(module, stock) : -1;
+
+    Py_XDECREF(stock);
     return result;
 }
 
 /*
- * As load_in_place_of, for a module whose own name is `_pickle`: before 3.12 it enters itself into
- * sys.modules under that name, where the engine belongs.
+ * Make and execute the module that `spec` describes, `_pickle` by its own name: new, or NULL with
+ * an exception. Before 3.12 it enters itself into sys.modules, where the engine belongs.
  */
-static int load_stock(PyObject *module, PyObject *util, PyObject *spec)
+static PyObject *load_stock(PyObject *util, PyObject *spec)
 {
     PyObject *modules = PyImport_GetModuleDict(), *type, *value, *traceback;
     PyObject *engine = PyMapping_GetItemString(modules, "_pickle");
+    PyObject *loader = NULL, *executed = NULL, *stock = NULL;
     int failed;
 
     if (engine == NULL)
         PyErr_Clear();
-    int result = load_in_place_of(module, util, spec);
+    loader = PyObject_GetAttrString(spec, "loader");
+    if (loader != NULL)
+        stock = PyObject_CallMethod(util, "module_from_spec", "O", spec);
+    if (stock != NULL)
+        executed = PyObject_CallMethod(loader, "exec_module", "O", stock);
     PyErr_Fetch(&type, &value, &traceback);
     if (engine != NULL)
         failed = PyMapping_SetItemString(modules, "_pickle", engine) < 0;
     else
         failed = PyMapping_HasKeyString(modules, "_pickle") &&
                  PyMapping_DelItemString(modules, "_pickle") < 0;
-    Py_XDECREF(engine);
-    if (failed && result == 0) {
-        result = -1;
+    if (!failed) {
+        PyErr_Restore(type, value, traceback);
+    } else {
         Py_XDECREF(type);
         Py_XDECREF(value);
         Py_XDECREF(traceback);
-    } else {
-        PyErr_Restore(type, value, traceback);
     }
-    return result;
-}
-
-/* `_torshi_stock_pickle` where `_pickle` is the stock one: the same module. */
-static int alias_exec(PyObject *module)
-{
-    PyObject *name = PyModule_GetNameObject(module), *stock = PyImport_ImportModule("_pickle");
-    int result = -1;
-
-    if (name != NULL && stock != NULL)
-        result = PyObject_SetItem(PyImport_GetModuleDict(), name, stock);
-    Py_XDECREF(stock);
-    Py_XDECREF(name);
-    return result;
+    if (failed || executed == NULL)
+        Py_CLEAR(stock);
+    Py_XDECREF(engine);
+    Py_XDECREF(executed);
+    Py_XDECREF(loader);
+    return stock;
 }
 
 /* `_torshi_stock_pickle`: the file that `_pickle` would be without us. */
 static int stock_exec(PyObject *module)
 {
-    PyObject *machinery = NULL, *util = NULL, *finder = NULL, *spec = NULL;
+    PyObject *machinery = NULL, *util = NULL, *finder = NULL, *spec = NULL, *stock = NULL;
     int result = -1;
 
     machinery = PyImport_ImportModule("importlib.machinery");
@@ -114,12 +102,91 @@ static int stock_exec(PyObject *module)
     if (spec == Py_None)
         PyErr_SetString(PyExc_ImportError, "this Python has no _pickle of its own");
     else if (spec != NULL)
-        result = load_stock(module, util, spec);
+        stock = load_stock(util, spec);
+    if (stock != NULL)
+        result = fill_from(module, stock);
 done:
+    Py_XDECREF(stock);
     Py_XDECREF(spec);
     Py_XDECREF(finder);
     Py_XDECREF(util);
     Py_XDECREF(machinery);
+    return result;
+}
+
+/* The specification of the package's own file: new, or NULL with an exception. */
+static PyObject *make_package_spec(PyObject *path)
+{
+    PyObject *util = PyImport_ImportModule("importlib.util"), *function = NULL, *spec = NULL;
+    PyObject *positional = NULL, *keywords = NULL;
+
+    if (util == NULL)
+        goto done;
+    function = PyObject_GetAttrString(util, "spec_from_file_location");
+    positional = Py_BuildValue("(sN)", "torshi", PyUnicode_FromFormat("%U/__init__.py", path));
+    keywords = Py_BuildValue("{s[O]}", "submodule_search_locations", path);
+    if (function != NULL && positional != NULL && keywords != NULL)
+        spec = PyObject_Call(function, positional, keywords);
+done:
+    Py_XDECREF(keywords);
+    Py_XDECREF(positional);
+    Py_XDECREF(function);
+    Py_XDECREF(util);
+    return spec;
+}
+
+/* Give a module the attributes that the import system gives to one loaded by `spec`. 0 or -1. */
+static int set_import_attributes(PyObject *module, PyObject *spec)
+{
+    static const char *const names[][2] = {
+        {"__loader__", "loader"},
+        {"__package__", "parent"},
+        {"__path__", "submodule_search_locations"},
+        {"__file__", "origin"},
+        {"__cached__", "cached"},
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        PyObject *value = PyObject_GetAttrString(spec, names[i][1]);
+        int set = value != NULL ? PyObject_SetAttrString(module, names[i][0], value) : -1;
+        Py_XDECREF(value);
+        if (set < 0)
+            return -1;
+    }
+    /* Other threads that import it meanwhile wait, as they do for any module that is not ready. */
+    if (PyObject_SetAttrString(spec, "_initializing", Py_True) < 0)
+        return -1;
+    return PyObject_SetAttrString(module, "__spec__", spec);
+}
+
+/*
+ * `torshi`: the package that belongs to this host. A built-in module leads to it, not an entry in
+ * sys.path, so that it is found under -I and -S, in sub-interpreters and after a program has set
+ * sys.path anew, and so that sys.path is python3's own.
+ */
+static int package_exec(PyObject *module)
+{
+    PyObject *folder = NULL, *path = NULL, *spec = NULL, *loader = NULL, *executed = NULL;
+    int result = -1;
+
+    folder = PyUnicode_DecodeFSDefault(package_folder);
+    if (folder == NULL)
+        goto done;
+    path = PyUnicode_FromFormat("%U/torshi", folder);
+    spec = path != NULL ? make_package_spec(path) : NULL;
+    if (spec == NULL || set_import_attributes(module, spec) < 0)
+        goto done;
+    loader = PyObject_GetAttrString(spec, "loader");
+    if (loader != NULL)
+        executed = PyObject_CallMethod(loader, "exec_module", "O", module);
+    if (executed != NULL)
+        result = PyObject_SetAttrString(spec, "_initializing", Py_False);
+done:
+    Py_XDECREF(executed);
+    Py_XDECREF(loader);
+    Py_XDECREF(spec);
+    Py_XDECREF(path);
+    Py_XDECREF(folder);
     return result;
 }
 
@@ -136,43 +203,6 @@ done:
 
 STAND_IN(init_stock_from_file, "_torshi_stock_pickle", stock_exec)
 STAND_IN(init_stock_alias, "_torshi_stock_pickle", alias_exec)
-
-/*
- * `torshi`: the package that belongs to this host. A built-in module leads to it, not an entry in
- * sys.path, so that it is found under -I and -S, in sub-interpreters and after a program has set
- * sys.path anew, and so that sys.path is python3's own.
- */
-static int package_exec(PyObject *module)
-{
-    PyObject *util = NULL, *function = NULL, *folder = NULL, *spec = NULL;
-    PyObject *positional = NULL, *keywords = NULL;
-    int result = -1;
-
-    util = PyImport_ImportModule("importlib.util");
-    if (util == NULL)
-        goto done;
-    folder = PyUnicode_DecodeFSDefault(package_folder);
-    if (folder == NULL)
-        goto done;
-    function = PyObject_GetAttrString(util, "spec_from_file_location");
-    positional =
-        Py_BuildValue("(sN)", "torshi", PyUnicode_FromFormat("%U/torshi/__init__.py", folder));
-    keywords = Py_BuildValue("{s[N]}", "submodule_search_locations",
-                             PyUnicode_FromFormat("%U/torshi", folder));
-    if (function == NULL || positional == NULL || keywords == NULL)
-        goto done;
-    spec = PyObject_Call(function, positional, keywords);
-    if (spec != NULL)
-        result = load_in_place_of(module, util, spec);
-done:
-    Py_XDECREF(spec);
-    Py_XDECREF(keywords);
-    Py_XDECREF(positional);
-    Py_XDECREF(folder);
-    Py_XDECREF(function);
-    Py_XDECREF(util);
-    return result;
-}
 
 STAND_IN(init_package, "torshi", package_exec)
 
