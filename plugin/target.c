@@ -5,6 +5,7 @@
  * ordinary opcodes; only the first block can still decline altogether. What is pending in a block
  * is finished before the next one is looked at, which keeps stock pickle's order.
  */
+#include "encode_ref.h"
 #include "finish.h"
 
 #include "opcodes_used.h"
@@ -66,14 +67,22 @@ static int encode_rows(chunk_writer *w, const target_form *form, PyObject *targe
     return status == ENC_OK ? encode_column(w, values, &where, 1, 0) : status;
 }
 
+/* A dict that code which ran meanwhile has changed. */
+static int changed_size(void)
+{
+    PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+    return ENC_ERROR;
+}
+
 /* Encode the next block of at most *block rows, which is made smaller when a chunk of so many would
    be too large. *position is behind the block. ENC_DECLINE: it does not pay, or cannot be. */
 static int encode_block(chunk_writer *w, const target_job *job, size_t *block, span *values,
                         span *keys, Py_ssize_t *position)
 {
+    Py_ssize_t begin = job->position; /* which *position may be */
     for (;;) {
         writer_reset(w);
-        *position = job->position;
+        *position = begin;
         int status = job->form->take_rows(w, job->target, position, *block, keys, values);
         if (status != ENC_OK) {
             return status;
@@ -87,8 +96,18 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
         if (w->failed) {
             return ENC_ERROR;
         }
+        if (status == ENC_OK && refs_wanted(w)) {
+            status = reduce_refs(w, job->target);
+            if (status != ENC_OK) {
+                return status;
+            }
+            if (job->form->is_dict && job->form->length(job->target) != job->length) {
+                return changed_size();
+            }
+            continue;
+        }
         if (status == ENC_OK) {
-            return chunk_pays(w, needs_roll(w)) ? ENC_OK : ENC_DECLINE;
+            return refs_used(w) || chunk_pays(w, needs_roll(w)) ? ENC_OK : ENC_DECLINE;
         }
         if (status != ENC_LIMIT || values->n == 1) {
             return status == ENC_LIMIT ? ENC_DECLINE : status;
@@ -196,8 +215,7 @@ static int next_block(void *plugin, torshi_dump *dump, void *arg)
     target_job *job = arg;
     Py_ssize_t length = job->form->length(job->target);
     if (job->form->is_dict && length != job->length) {
-        PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
-        return TORSHI_ERROR;
+        return changed_size();
     }
     if (job->rows >= length) {
         return TORSHI_OK;
