@@ -73,10 +73,11 @@ def check_both_ways(objects: dict[str, Any]) -> str:
         done = subprocess.run(
             [ordinary_python(), "-c", READER, file.name],
             env={**os.environ, "PYTHONPATH": library},
-            check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
         )
+        if done.returncode:
+            sys.exit(f"{ordinary_python()} does not read what the host has written")
         file.seek(0)
         back = stock.loads(file.read())
     for name, stream in back.items():
