@@ -2,6 +2,7 @@
  * classify.c - looking at values: which column each goes to.
  */
 #include "encode.h"
+#include "encode_ref.h"
 
 #include <math.h>
 
@@ -98,6 +99,9 @@ static value_kind classify_object(chunk_writer *w, PyObject *obj, int level, uns
     }
     if (entry->form == TYPE_INSTANCE) {
         return flags & COLUMN_PLAIN ? pending : (value_kind){KIND_INSTANCE, (uintptr_t)entry};
+    }
+    if (entry->form == TYPE_REFERENCE) {
+        return flags & COLUMN_PLAIN ? pending : classify_ref(w, obj, entry, level);
     }
     if (entry->form >= TYPE_DATE && is_known_value(w, obj, entry, level) &&
         is_fresh_value(w, obj, flags)) {

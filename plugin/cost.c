@@ -116,6 +116,6 @@ bool chunk_pays(chunk_writer *w, bool has_roll)
 #ifdef TORSHI_ALWAYS_CHUNK
     return true;
 #endif
-    cost += 2 + w->extra;                                      /* TUPLE2 or TUPLE, REDUCE */
-    return cost < w->bound + 2;                                /* MARK, APPENDS or SETITEMS */
+    cost += 2 + w->extra;       /* TUPLE2 or TUPLE, REDUCE */
+    return cost < w->bound + 2; /* MARK, APPENDS or SETITEMS */
 }

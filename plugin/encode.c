@@ -2,6 +2,7 @@
  * encode.c - a column: of one kind when all its values are, else split by kind.
  */
 #include "encode.h"
+#include "encode_ref.h"
 
 /* The values of one kind in a column, in order. */
 typedef struct group {
@@ -24,6 +25,7 @@ typedef struct splitter {
     size_t shape_count, dict_shapes;
     group groups[TORSHI_MAX_MIXED];
     size_t count;
+    size_t rows;
     uint8_t *selectors; /* row -> raw kind, then group */
 } splitter;
 
@@ -65,6 +67,8 @@ static int encode_kind(chunk_writer *w, value_kind kind, const span *s, const ce
         return encode_maps(w, s, c, level);
     case KIND_LIST:
         return encode_lists(w, s, c, level, flags);
+    case KIND_REFERENCE:
+        return encode_refs(w, s, c, level, flags, kind);
     default:
         return flags & COLUMN_PLAIN ? ENC_DECLINE : encode_pending(w, s, c);
     }
@@ -74,54 +78,116 @@ static int encode_kind(chunk_writer *w, value_kind kind, const span *s, const ce
  */
 static const value_kind pending_kind = {KIND_PENDING, 0};
 
-/* The shape of a dict or instance in this column; KIND_MAP for dicts of too many shapes. */
-static int find_shape(chunk_writer *w, splitter *sp, PyObject *obj, value_kind *kind)
+static int claim(chunk_writer *w, PyObject *obj, const type_entry *type)
+{
+    return type ? claim_instance(w, obj, type) : claim_row(w, obj);
+}
+
+/*
+ * The shapes so far against a dict or instance whose entries lie open. Most rows of a split column
+ * end here, so their values are copied at once. ENC_OTHER when it has none of the shapes.
+ */
+static int find_known_shape(chunk_writer *w, splitter *sp, PyObject *obj, const type_entry *type,
+                            value_kind *kind)
+{
+    torshi_dict_view view;
+    if (!row_view(w, obj, type, &view)) {
+        return ENC_OTHER;
+    }
+    arena_mark mark = arena_here(&w->arena);
+    PyObject **values = arena_alloc(&w->arena, (size_t)view.count, sizeof(*values));
+    if (!values) {
+        return ENC_ERROR;
+    }
+    for (size_t i = 0; i < sp->shape_count; i++) {
+        shape *sh = sp->shapes[i];
+        if (sh->type != type || sh->slotted || !take_view(&view, sh, values, 1)) {
+            continue;
+        }
+        int claimed = claim(w, obj, type);
+        if (claimed != 1) {
+            *kind = pending_kind;
+            arena_release(&w->arena, mark);
+            return claimed < 0 ? ENC_ERROR : ENC_OK;
+        }
+        sh->taken[sh->rows++] = values;
+        *kind = (value_kind){type ? KIND_INSTANCE : KIND_DICT, (uintptr_t)sh};
+        return ENC_OK;
+    }
+    arena_release(&w->arena, mark);
+    return ENC_OTHER;
+}
+
+/* One more shape in the column, that of a claimed obj; KIND_MAP for dicts of too many shapes. */
+static int add_shape(chunk_writer *w, splitter *sp, PyObject *obj, value_kind *kind)
 {
     const type_entry *type = (const type_entry *)kind->detail;
-    for (size_t i = 0; i < sp->shape_count; i++) {
-        if (sp->shapes[i]->type == type && has_shape(w, obj, sp->shapes[i])) {
-            sp->shapes[i]->rows++;
-            kind->detail = (uintptr_t)sp->shapes[i];
+    entries e;
+    int status = row_entries(w, obj, type, &e);
+    if (status == ENC_ERROR) {
+        return status;
+    }
+    for (size_t i = 0; status == ENC_OK && i < sp->shape_count; i++) {
+        shape *sh = sp->shapes[i];
+        if (sh->type == type && has_shape(sh, &e)) {
+            sh->taken[sh->rows++] = e.values;
+            kind->detail = (uintptr_t)sh;
             return ENC_OK;
         }
     }
-    if (sp->shape_count == RAW_KINDS || (!type && sp->dict_shapes == DICT_SHAPES)) {
+    int plain = type && status == ENC_OK ? w->services->is_default_instance(w->dump, obj) : 1;
+    if (plain < 0) {
+        return ENC_ERROR;
+    }
+    if (status == ENC_OTHER || !plain || sp->shape_count == RAW_KINDS ||
+        (type ? e.n > TORSHI_MAX_FIELDS : sp->dict_shapes == DICT_SHAPES || !are_names(&e))) {
         *kind = type ? pending_kind : (value_kind){KIND_MAP, 0};
         return ENC_OK;
     }
-    int plain = type ? w->services->is_default_instance(w->dump, obj) : 1;
-    shape *sh = NULL;
-    int status = plain < 0 ? ENC_ERROR : plain ? make_shape(w, obj, type, &sh) : ENC_OTHER;
-    if (status == ENC_OTHER || (status == ENC_OK && type && !shape_is_struct(sh))) {
-        *kind = type ? pending_kind : (value_kind){KIND_MAP, 0};
-        return ENC_OK;
+    shape *sh = make_shape(w, &e, type);
+    PyObject ***taken = arena_alloc(&w->arena, sp->rows, sizeof(*taken));
+    if (!sh || !taken) {
+        return ENC_ERROR;
     }
-    if (status == ENC_OK) {
-        sh->rows = 1;
-        sp->shapes[sp->shape_count++] = sh;
-        sp->dict_shapes += !type;
-        kind->detail = (uintptr_t)sh;
-    }
-    return status;
+    taken[0] = e.values;
+    sh->taken = taken;
+    sh->rows = 1;
+    sp->shapes[sp->shape_count++] = sh;
+    sp->dict_shapes += !type;
+    kind->detail = (uintptr_t)sh;
+    return ENC_OK;
 }
 
 /* The kind of a value, rows claimed and shapes told apart. */
 static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, unsigned flags,
                      value_kind *kind)
 {
+    if (sp->shape_count) {
+        const type_entry *type = NULL;
+        bool is_dict = PyDict_CheckExact(obj);
+        if (!is_dict && (Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+            type = type_of(w, obj);
+            if (!type) {
+                return ENC_ERROR;
+            }
+        }
+        if (is_dict || (type && type->form == TYPE_INSTANCE)) {
+            int status = find_known_shape(w, sp, obj, type, kind);
+            if (status != ENC_OTHER) {
+                return status;
+            }
+        }
+    }
     *kind = classify(w, obj, level, flags);
-    int claim = 1;
-    if (kind->kind == KIND_DICT || kind->kind == KIND_LIST) {
-        claim = claim_row(w, obj);
-    } else if (kind->kind == KIND_INSTANCE) {
-        claim = claim_instance(w, obj, (const type_entry *)kind->detail);
+    if (kind->kind != KIND_DICT && kind->kind != KIND_LIST && kind->kind != KIND_INSTANCE) {
+        return ENC_OK;
     }
-    if (claim != 1) {
+    int claimed = claim(w, obj, (const type_entry *)kind->detail);
+    if (claimed != 1) {
         *kind = pending_kind;
-        return claim < 0 ? ENC_ERROR : ENC_OK;
+        return claimed < 0 ? ENC_ERROR : ENC_OK;
     }
-    return kind->kind == KIND_DICT || kind->kind == KIND_INSTANCE ? find_shape(w, sp, obj, kind)
-                                                                  : ENC_OK;
+    return kind->kind == KIND_LIST ? ENC_OK : add_shape(w, sp, obj, kind);
 }
 
 /* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */
@@ -255,6 +321,7 @@ static PLUGIN_NOINLINE int encode_split(chunk_writer *w, const span *s, const ce
     }
     sp->raw_count = sp->shape_count = sp->dict_shapes = sp->count = 0;
     sp->selectors = selectors;
+    sp->rows = s->n;
     int status = find_groups(w, sp, s, level, flags);
     if (status != ENC_OK) {
         return status;

@@ -112,6 +112,7 @@ typedef struct seen_entry {
     uint32_t column; /* serial number of the column it was met in last; ROW_SERIAL for rows */
     uint32_t index;  /* its number in the DICTIONARY of that column */
     uint32_t again;  /* bytes its next occurrence takes as opcodes: 2 or 5 */
+    uint32_t times;  /* how often it was met: when it has no more owners, it cannot be met again */
 } seen_entry;
 
 #define ROW_SERIAL UINT32_MAX        /* a mutable object that is a row of this chunk */
@@ -128,9 +129,10 @@ typedef struct seen_set {
 /* ---- types
  * ---------------------------------------------------------------------------------------
  */
-#define TYPE_PENDING 1  /* asked for its reduction, by opcodes */
-#define TYPE_INSTANCE 2 /* default path */
-#define TYPE_DATE 10    /* values, each with its own way to be read: encode_value.c */
+#define TYPE_PENDING 1   /* asked for its reduction, by opcodes */
+#define TYPE_INSTANCE 2  /* default path */
+#define TYPE_REFERENCE 3 /* encode_ref.c */
+#define TYPE_DATE 10     /* values, each with its own way to be read: encode_value.c */
 #define TYPE_DATETIME 11
 #define TYPE_TIME 12
 #define TYPE_TIMEDELTA 13
@@ -139,17 +141,17 @@ typedef struct seen_set {
 #define TYPE_ENUM 16
 #define TYPE_FRACTION 17
 
-#define NO_EXTERNAL UINT32_MAX
-
 /* What a chunk knows about a type that it met. */
 typedef struct type_entry {
     PyTypeObject *type; /* borrowed */
     int form;           /* TYPE_* */
     bool has_dict;
-    size_t slots;        /* INSTANCE, FRACTION, UUID: how many slots it has */
-    PyObject **names;    /* of slots; borrowed, in the arena, as the next */
-    Py_ssize_t *offsets; /* of slots in the object */
-    uint32_t external;   /* its number among the externals, or NO_EXTERNAL */
+    bool own;                 /* REFERENCE: an ObjectRef, read directly */
+    size_t slots;             /* INSTANCE, FRACTION, UUID: how many slots it has */
+    PyObject **names;         /* of slots; borrowed, in the arena, as the next */
+    Py_ssize_t *offsets;      /* of slots in the object */
+    Py_ssize_t first, second; /* UUID, FRACTION: offsets of the two slots that matter */
+    PyObject *known;          /* UUID: SafeUUID.unknown; borrowed */
 } type_entry;
 
 /* The keys of dicts, or attributes of instances of one type, in order. */
@@ -159,6 +161,8 @@ typedef struct shape {
     size_t n;
     PyObject **keys; /* exact str; borrowed, in the arena */
     size_t rows;     /* how many have it */
+    PyObject **
+        *taken; /* their values, where they were copied when the row was looked at; or NULL */
 } shape;
 
 /* ---- the writer ---------------------------------------------------------------------------------
@@ -189,10 +193,11 @@ typedef struct chunk_writer {
     size_t external_count, external_room;
     type_entry **types; /* owned array; the entries are in the arena */
     size_t type_count, type_room;
-    type_entry *last_type;
-    bool shared_state; /* a dict of an instance has other owners */
-    bool hooks;        /* a hook is asked for every instance: none is plain */
-    bool failed;       /* an exception was set where a kind was wanted */
+    type_entry *recent[8]; /* by address */
+    bool shared_state;     /* a dict of an instance has other owners */
+    bool hooks;            /* a hook is asked for every instance: none is plain */
+    bool failed;           /* an exception was set where a kind was wanted */
+    struct ref_scan *refs; /* owned: encode_ref.c; NULL: no references met */
 } chunk_writer;
 
 /* Take the writer out of the plugin's state (a new one when it is in use); NULL with MemoryError.
@@ -212,7 +217,7 @@ seen_entry *seen_find(seen_set *set, PyObject *obj);
 /* The entry that seen_find returned is for a new object. */
 static inline void seen_enter(seen_set *set, seen_entry *e, PyObject *obj, uint32_t column)
 {
-    *e = (seen_entry){obj, column, 0, 0};
+    *e = (seen_entry){obj, column, 0, 0, 1};
     set->used++;
     set->texts += column != ROW_SERIAL && column != TYPE_SERIAL;
 }
@@ -285,8 +290,9 @@ static inline int put_no_memory(void)
 #define KIND_DICT 9  /* detail: a shape; 0: none in particular */
 #define KIND_MAP 10
 #define KIND_LIST 11
-#define KIND_INSTANCE 12 /* detail: a shape, or its type entry while that is not known */
-#define KIND_VALUE 13    /* detail: its type entry */
+#define KIND_INSTANCE 12  /* detail: a shape, or its type entry while that is not known */
+#define KIND_VALUE 13     /* detail: its type entry */
+#define KIND_REFERENCE 14 /* detail: encode_ref.c */
 #define KIND_PENDING 15
 
 /* What column a value goes to: values with equal kind and detail share one. */
@@ -302,10 +308,20 @@ bool is_plain_value(chunk_writer *w, PyObject *obj, int level);
 /* Whether all keys are plain, and equal to themselves: what is set later must find its entry. */
 bool keys_are_plain(chunk_writer *w, const span *keys, int level);
 
-/* The shape of a dict or (type not NULL) instance, new in the arena. ENC_OK, ENC_OTHER when it has
-   none that a column could have, or ENC_ERROR. */
-int make_shape(chunk_writer *w, PyObject *obj, const type_entry *type, shape **out);
-bool has_shape(chunk_writer *w, PyObject *obj, const shape *sh);
+typedef struct entries {
+    PyObject **keys; /* borrowed, in the arena, as the next */
+    PyObject **values;
+    size_t n;
+    bool slotted;
+} entries;
+
+/* Whether all keys are exact str. */
+bool are_names(const entries *e);
+/* Their shape, new in the arena; NULL with MemoryError. */
+shape *make_shape(chunk_writer *w, const entries *e, const type_entry *type);
+bool has_shape(const shape *sh, const entries *e);
+/* The same for the entries of a view, whose values are copied to cells[f * n]. */
+bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, size_t n);
 /* Whether sh->rows rows of it are better as a STRUCT than as a MAP. */
 bool shape_is_struct(const shape *sh);
 
@@ -342,12 +358,6 @@ static inline PyObject *view_value(const torshi_dict_view *view, size_t i)
 int row_view(chunk_writer *w, PyObject *obj, const type_entry *type, torshi_dict_view *view);
 /* The same in arrays, by whatever way there is, slots included. ENC_OK, ENC_OTHER when a key is no
    exact str (instances), or ENC_ERROR. */
-typedef struct entries {
-    PyObject **keys; /* borrowed, in the arena, as the next */
-    PyObject **values;
-    size_t n;
-    bool slotted;
-} entries;
 int row_entries(chunk_writer *w, PyObject *obj, const type_entry *type, entries *out);
 /* Equal exact str; b is one. */
 static inline bool same_name(PyObject *a, PyObject *b)

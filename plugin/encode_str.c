@@ -209,6 +209,7 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
             continue;
         }
         cost += e->again;
+        e->times++;
         if (e->column == w->serial) {
             t->same[i] = e->index;
             t->repeated = true;

@@ -15,31 +15,41 @@ bool shape_is_struct(const shape *sh)
     return sh->type || (sh->rows >= 2 && sh->n <= FIELDS_A_ROW * sh->rows);
 }
 
-int make_shape(chunk_writer *w, PyObject *obj, const type_entry *type, shape **out)
+bool are_names(const entries *e)
 {
-    entries e;
-    int status = row_entries(w, obj, type, &e);
-    if (status != ENC_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < e.n; i++) {
-        if (!PyUnicode_CheckExact(e.keys[i])) {
-            return ENC_OTHER;
+    for (size_t i = 0; i < e->n; i++) {
+        if (!PyUnicode_CheckExact(e->keys[i])) {
+            return false;
         }
     }
+    return true;
+}
+
+shape *make_shape(chunk_writer *w, const entries *e, const type_entry *type)
+{
     shape *sh = arena_alloc(&w->arena, 1, sizeof(*sh));
-    if (!sh) {
-        return ENC_ERROR;
+    if (sh) {
+        *sh = (shape){type, e->slotted, e->n, e->keys, 0, NULL};
     }
-    *sh = (shape){type, e.slotted, e.n, e.keys, 0};
-    *out = sh;
-    return ENC_OK;
+    return sh;
+}
+
+bool has_shape(const shape *sh, const entries *e)
+{
+    if (e->n != sh->n || e->slotted != sh->slotted) {
+        return false;
+    }
+    for (size_t f = 0; f < sh->n; f++) {
+        if (!same_name(e->keys[f], sh->keys[f])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- rows into columns --------------------------------------------------------------------------
  */
-/* Copy the values of a row to cells[f * n]; false when it has other keys. */
-static bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, size_t n)
+bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, size_t n)
 {
     if ((size_t)view->count != sh->n) {
         return false;
@@ -89,44 +99,14 @@ static int take_row(chunk_writer *w, PyObject *obj, const shape *sh, PyObject **
     arena_mark mark = arena_here(&w->arena);
     entries e;
     int status = row_entries(w, obj, sh->type, &e);
-    if (status == ENC_OK && (e.n != sh->n || e.slotted != sh->slotted)) {
+    if (status == ENC_OK && !has_shape(sh, &e)) {
         status = ENC_OTHER;
     }
     for (size_t f = 0; status == ENC_OK && f < sh->n; f++) {
-        if (same_name(e.keys[f], sh->keys[f])) {
-            cells[f * n] = e.values[f];
-        } else {
-            status = ENC_OTHER;
-        }
+        cells[f * n] = e.values[f];
     }
     arena_release(&w->arena, mark);
     return status;
-}
-
-bool has_shape(chunk_writer *w, PyObject *obj, const shape *sh)
-{
-    torshi_dict_view view;
-    if (row_view(w, obj, sh->type, &view)) {
-        if ((size_t)view.count != sh->n) {
-            return false;
-        }
-        for (size_t f = 0; f < sh->n; f++) {
-            PyObject *name = view_key(&view, f);
-            if (name != sh->keys[f] && !same_name(name, sh->keys[f])) {
-                return false;
-            }
-        }
-        return true;
-    }
-    arena_mark mark = arena_here(&w->arena);
-    entries e;
-    bool same =
-        row_entries(w, obj, sh->type, &e) == ENC_OK && e.n == sh->n && e.slotted == sh->slotted;
-    for (size_t f = 0; same && f < sh->n; f++) {
-        same = same_name(e.keys[f], sh->keys[f]);
-    }
-    arena_release(&w->arena, mark);
-    return same;
 }
 
 /* All rows of s, each claimed on the way unless that was done before. */
@@ -164,6 +144,17 @@ static int take_rows(chunk_writer *w, const span *s, const shape *sh, PyObject *
         }
     }
     return status;
+}
+
+/* Rows that were copied before, into columns. */
+static void turn_rows(const shape *sh, PyObject **cells, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        PyObject *const *row = sh->taken[i];
+        for (size_t f = 0; f < sh->n; f++) {
+            cells[f * n + i] = row[f];
+        }
+    }
 }
 
 /* ---- writing ------------------------------------------------------------------------------------
@@ -233,9 +224,14 @@ int encode_structs(chunk_writer *w, const span *s, const cells *c, int level, sh
     uint32_t first;
     int status = ENC_OK;
     if (!sh) {
-        status = make_shape(w, span_at(s, 0), type, &sh);
-        if (status != ENC_OK) {
-            return status;
+        entries e;
+        status = row_entries(w, span_at(s, 0), type, &e);
+        if (status != ENC_OK || !are_names(&e)) {
+            return status != ENC_OK ? status : ENC_OTHER;
+        }
+        sh = make_shape(w, &e, type);
+        if (!sh) {
+            return ENC_ERROR;
         }
         sh->rows = s->n;
         if (!shape_is_struct(sh)) {
@@ -255,7 +251,11 @@ int encode_structs(chunk_writer *w, const span *s, const cells *c, int level, sh
     if (!cells_of) {
         return ENC_ERROR;
     }
-    status = take_rows(w, s, sh, cells_of, known != NULL);
+    if (sh->taken) {
+        turn_rows(sh, cells_of, s->n);
+    } else {
+        status = take_rows(w, s, sh, cells_of, known != NULL);
+    }
     if (status != ENC_OK) {
         if (status == ENC_OTHER) {
             arena_release(&w->arena, mark);

@@ -33,10 +33,13 @@ static int number_objects(chunk_writer *w, const span *s, identities *t)
             if (e->obj && e->column == w->serial) {
                 t->again += e->again;
                 t->indexes[i] = e->index;
+                e->times++;
                 continue;
             }
             int met = e->obj ? (int)e->again : met_cost(w, obj);
-            if (!e->obj) {
+            if (e->obj) {
+                e->times++;
+            } else {
                 seen_enter(&w->seen, e, obj, w->serial);
                 e->again = met ? (uint32_t)met : ordinal < 256 ? 2 : 5;
                 ordinal++;

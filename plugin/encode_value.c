@@ -108,8 +108,8 @@ done:
     return status;
 }
 
-/* Columns of objects that are there already: an Enum's value, a Fraction's two ints. */
-static int put_parts(chunk_writer *w, const span *s, type_entry *type, const char *name, int level)
+/* Columns of objects that are there already: an Enum's value (offset 0), a Fraction's two ints. */
+static int put_parts(chunk_writer *w, const span *s, type_entry *type, Py_ssize_t offset, int level)
 {
     const cells nowhere = {NULL, NULL};
     PyObject **parts = arena_alloc(&w->arena, s->n, sizeof(*parts));
@@ -117,8 +117,7 @@ static int put_parts(chunk_writer *w, const span *s, type_entry *type, const cha
         return ENC_ERROR;
     }
     for (size_t i = 0; i < s->n; i++) {
-        parts[i] =
-            name ? slot_value(span_at(s, i), type, name) : enum_value(w, span_at(s, i), type);
+        parts[i] = offset ? part_at(span_at(s, i), offset) : enum_value(w, span_at(s, i), type);
     }
     span column = span_of(parts, s->n);
     return encode_column(w, &column, &nowhere, level, COLUMN_PLAIN);
@@ -134,10 +133,10 @@ static int put_arguments(chunk_writer *w, const span *s, type_entry *type, int l
     case TYPE_UUID:
         return put_uuids(w, s, type);
     case TYPE_ENUM:
-        return put_parts(w, s, type, NULL, level);
+        return put_parts(w, s, type, 0, level);
     case TYPE_FRACTION: {
-        int status = put_parts(w, s, type, "_numerator", level);
-        return status == ENC_OK ? put_parts(w, s, type, "_denominator", level) : status;
+        int status = put_parts(w, s, type, type->first, level);
+        return status == ENC_OK ? put_parts(w, s, type, type->second, level) : status;
     }
     default:
         return put_dates(w, s, type->form);

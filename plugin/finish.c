@@ -8,6 +8,8 @@
  */
 #include "finish.h"
 
+#include "encode_ref.h"
+
 #include "opcodes_used.h"
 
 /* A row that is being finished. */
@@ -105,7 +107,8 @@ static int set_value(const torshi_services *services, torshi_dump *dump, const c
                : write_index(services, dump, s->index) < 0) {
         return -1;
     }
-    if (services->then_save(dump, s->value) < 0) {
+    if (s->reduction ? then_save_reduced(services, dump, s->value, s->reduction) < 0
+                     : services->then_save(dump, s->value) < 0) {
         return -1;
     }
     return services->then_write(dump, ends[row->build], 1 + (size_t)row->build);

@@ -13,7 +13,8 @@ typedef struct chunk_step {
     uint32_t child;    /* number in the record's rows; NO_CHILD: set a value */
     PyObject *key;     /* owned; NULL: the list index */
     Py_ssize_t index;
-    PyObject *value; /* owned; NULL for a child */
+    PyObject *value;     /* owned; NULL for a child */
+    PyObject *reduction; /* owned; what a reducer returned for it, or NULL */
 } chunk_step;
 
 #define NO_CHILD UINT32_MAX

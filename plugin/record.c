@@ -1,6 +1,7 @@
 /*
  * record.c - from pending cells, noted column by column, to steps in the order of the object graph.
  */
+#include "encode_ref.h"
 #include "finish.h"
 
 #include <stdlib.h>
@@ -34,7 +35,8 @@ typedef struct step_list {
     size_t count, room;
 } step_list;
 
-static int add_step(step_list *steps, const cell_place *at, uint32_t child, PyObject *value)
+static int add_step(step_list *steps, const cell_place *at, uint32_t child, PyObject *value,
+                    PyObject *reduction)
 {
     if (steps->count == steps->room) {
         chunk_step *grown = writer_grow(steps->items, &steps->room, sizeof(*steps->items));
@@ -43,9 +45,13 @@ static int add_step(step_list *steps, const cell_place *at, uint32_t child, PyOb
         }
         steps->items = grown;
     }
-    steps->items[steps->count++] =
-        (chunk_step){at->row,   at->position,     child, value ? Py_XNewRef(at->key) : NULL,
-                     at->index, Py_XNewRef(value)};
+    steps->items[steps->count++] = (chunk_step){at->row,
+                                                at->position,
+                                                child,
+                                                value ? Py_XNewRef(at->key) : NULL,
+                                                at->index,
+                                                Py_XNewRef(value),
+                                                Py_XNewRef(reduction)};
     return 0;
 }
 
@@ -59,7 +65,8 @@ static int collect_steps(chunk_writer *w, step_list *steps)
     memset(linked, 0, (size_t)w->rolled / 8 + 1);
     for (size_t i = 0; i < w->pending_count; i++) {
         cell_place at = find_place(w->pending[i].from, w->pending[i].row);
-        if (add_step(steps, &at, NO_CHILD, w->pending[i].value) < 0) {
+        PyObject *value = w->pending[i].value;
+        if (add_step(steps, &at, NO_CHILD, value, ref_reduction(w, value)) < 0) {
             return -1;
         }
         uint32_t row = at.row;
@@ -67,7 +74,7 @@ static int collect_steps(chunk_writer *w, step_list *steps)
             linked[row / 8] |= (uint8_t)(1u << row % 8);
             const rolled_column *c = find_column(w, row);
             at = find_place(c->where.from, cell_id(&c->where, row - c->first));
-            if (add_step(steps, &at, row, NULL) < 0) {
+            if (add_step(steps, &at, row, NULL, NULL) < 0) {
                 return -1;
             }
             row = at.row;
@@ -140,7 +147,8 @@ static int keep_met(chunk_record *r, const chunk_writer *w)
     }
     for (size_t i = 0; i <= seen->mask; i++) {
         const seen_entry *e = &seen->entries[i];
-        if (e->obj && e->column != ROW_SERIAL && e->column != TYPE_SERIAL && e->column != NOT_MET) {
+        if (e->obj && e->column != ROW_SERIAL && e->column != TYPE_SERIAL && e->column != NOT_MET &&
+            (size_t)Py_REFCNT(e->obj) > e->times) {
             r->kept[r->kept_count++] = Py_NewRef(e->obj);
         }
     }
@@ -214,6 +222,7 @@ void record_release(void *record)
     for (size_t i = 0; i < r->step_count; i++) {
         Py_XDECREF(r->steps[i].key);
         Py_XDECREF(r->steps[i].value);
+        Py_XDECREF(r->steps[i].reduction);
     }
     for (size_t i = 0; i < r->row_count; i++) {
         Py_DECREF(r->rows[i].obj);

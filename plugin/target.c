@@ -87,7 +87,8 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
         if (status != ENC_OK) {
             return status;
         }
-        if (!worth_trying(w, values) || (job->form->is_dict && !keys_are_plain(w, keys, 1))) {
+        if ((!refs_used(w) && !worth_trying(w, values)) ||
+            (job->form->is_dict && !keys_are_plain(w, keys, 1))) {
             return ENC_DECLINE;
         }
         Py_ssize_t rest = job->form->length(job->target) - job->rows - (Py_ssize_t)values->n;

@@ -3,6 +3,7 @@
  * Python code runs between the scan of a chunk's first row and its last, so types do not change.
  */
 #include "types.h"
+#include "encode_ref.h"
 
 #include <structmember.h>
 
@@ -116,9 +117,9 @@ static bool type_has(PyTypeObject *type, const char *text)
 static int find_form(chunk_writer *w, type_entry *t, PyObject *obj)
 {
     t->form = TYPE_PENDING;
-    t->external = NO_EXTERNAL;
-    if (w->hooks) {
-        return 0;
+    int reference = find_ref_form(w, t);
+    if (reference || w->hooks) {
+        return reference < 0 ? -1 : 0;
     }
     if (find_value_form(w, t) < 0) {
         return -1;
@@ -144,15 +145,16 @@ static int find_form(chunk_writer *w, type_entry *t, PyObject *obj)
 type_entry *type_of(chunk_writer *w, PyObject *obj)
 {
     PyTypeObject *type = Py_TYPE(obj);
-    if (w->last_type && w->last_type->type == type) {
-        return w->last_type;
+    type_entry **recent = &w->recent[((uintptr_t)type >> 6 ^ (uintptr_t)type >> 10) % 8];
+    if (*recent && (*recent)->type == type) {
+        return *recent;
     }
     seen_entry *e = seen_find(&w->seen, (PyObject *)type);
     if (!e) {
         return NULL;
     }
     if (e->obj && e->column == TYPE_SERIAL) {
-        return w->last_type = w->types[e->index];
+        return *recent = w->types[e->index];
     }
     if (w->type_count == w->type_room) {
         type_entry **grown = writer_grow(w->types, &w->type_room, sizeof(*w->types));
@@ -173,5 +175,5 @@ type_entry *type_of(chunk_writer *w, PyObject *obj)
     seen_enter(&w->seen, e, (PyObject *)type, TYPE_SERIAL);
     e->index = (uint32_t)w->type_count;
     w->types[w->type_count++] = t;
-    return w->last_type = t;
+    return *recent = t;
 }

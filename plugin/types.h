@@ -13,8 +13,11 @@ int find_slots(chunk_writer *w, type_entry *t);
 int find_value_form(chunk_writer *w, type_entry *t);
 
 /* What is in a slot: borrowed, or NULL. */
-PyObject *slot_value(PyObject *obj, const type_entry *type, const char *name);
-/* The 16 bytes of a UUID, highest first; false when its int is out of the ordinary. */
+static inline PyObject *part_at(PyObject *obj, Py_ssize_t offset)
+{
+    return *(PyObject **)(void *)((char *)obj + offset);
+}
+/* The 16 bytes of a UUID that is_known_value() has passed, highest first. */
 bool uuid_bytes(PyObject *obj, const type_entry *type, uint8_t out[16]);
 /* The value of an Enum member: borrowed, or NULL. */
 PyObject *enum_value(chunk_writer *w, PyObject *obj, const type_entry *type);

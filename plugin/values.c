@@ -150,6 +150,41 @@ static bool is_enum(PyTypeObject *type)
     return same;
 }
 
+/* SafeUUID.unknown, as the uuid module has it: borrowed or NULL. */
+static PyObject *unknown_safety(void)
+{
+    PyObject *module = loaded_module("uuid");
+    PyObject *safety = module ? dict_item(PyModule_GetDict(module), "SafeUUID") : NULL;
+    PyObject *found = NULL;
+    if (safety && PyType_Check(safety)) {
+        found = dict_item(dict_item(((PyTypeObject *)safety)->tp_dict, "_member_map_"), "unknown");
+    }
+    Py_XDECREF(module);
+    return found;
+}
+
+/* The offsets of the two slots that the type has. */
+static bool find_two_slots(chunk_writer *w, type_entry *t, const char *first, const char *second)
+{
+    if (find_slots(w, t) != 1 || t->slots != 2) {
+        return false;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (PyUnicode_CompareWithASCIIString(t->names[i], first) == 0) {
+            t->first = t->offsets[i];
+        } else if (PyUnicode_CompareWithASCIIString(t->names[i], second) == 0) {
+            t->second = t->offsets[i];
+        }
+    }
+    return t->first && t->second;
+}
+
+static bool find_uuid_slots(chunk_writer *w, type_entry *t)
+{
+    t->known = unknown_safety();
+    return t->known && find_two_slots(w, t, "int", "is_safe");
+}
+
 int find_value_form(chunk_writer *w, type_entry *t)
 {
     int form = datetime_form(t->type);
@@ -171,49 +206,21 @@ int find_value_form(chunk_writer *w, type_entry *t)
     if (PyErr_Occurred()) {
         return -1;
     }
-    if (form == TYPE_UUID || form == TYPE_FRACTION) {
-        int found = find_slots(w, t);
-        if (found != 1 || t->slots != 2) {
-            t->slots = 0;
-            return found < 0 ? -1 : 0;
-        }
+    bool found = form == TYPE_UUID       ? find_uuid_slots(w, t)
+                 : form == TYPE_FRACTION ? find_two_slots(w, t, "_numerator", "_denominator")
+                                         : true;
+    if (found) {
+        t->has_dict = form == TYPE_ENUM;
+        t->form = form;
     }
-    t->has_dict = form == TYPE_ENUM;
-    t->form = form;
-    return 0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* ---- one question an object ---------------------------------------------------------------------
  */
-PyObject *slot_value(PyObject *obj, const type_entry *type, const char *name)
-{
-    for (size_t i = 0; i < type->slots; i++) {
-        if (PyUnicode_CompareWithASCIIString(type->names[i], name) == 0) {
-            return *(PyObject **)(void *)((char *)obj + type->offsets[i]);
-        }
-    }
-    return NULL;
-}
-
-/* SafeUUID.unknown, as the uuid module has it: borrowed or NULL. */
-static PyObject *unknown_safety(void)
-{
-    PyObject *module = loaded_module("uuid");
-    PyObject *safety = module ? dict_item(PyModule_GetDict(module), "SafeUUID") : NULL;
-    PyObject *found = NULL;
-    if (safety && PyType_Check(safety)) {
-        found = dict_item(dict_item(((PyTypeObject *)safety)->tp_dict, "_member_map_"), "unknown");
-    }
-    Py_XDECREF(module);
-    return found;
-}
-
 bool uuid_bytes(PyObject *obj, const type_entry *type, uint8_t out[16])
 {
-    PyObject *number = slot_value(obj, type, "int");
-    if (!number || !PyLong_CheckExact(number)) {
-        return false;
-    }
+    PyObject *number = part_at(obj, type->first);
 #if PY_VERSION_HEX >= 0x030D0000
     int failed = _PyLong_AsByteArray((PyLongObject *)number, out, 16, 0, 0, 0);
 #else
@@ -232,7 +239,7 @@ PyObject *enum_value(chunk_writer *w, PyObject *obj, const type_entry *type)
     if (row_view(w, obj, type, &view)) {
         for (intptr_t i = 0; i < view.count; i++) {
             PyObject *key = view_key(&view, (size_t)i);
-            if (PyUnicode_CheckExact(key) &&
+            if (PyUnicode_CheckExact(key) && PyUnicode_GET_LENGTH(key) == 7 &&
                 PyUnicode_CompareWithASCIIString(key, "_value_") == 0) {
                 return view_value(&view, (size_t)i);
             }
@@ -255,17 +262,17 @@ bool is_known_value(chunk_writer *w, PyObject *obj, const type_entry *type, int 
     case TYPE_TIME:
         return !((PyDateTime_Time *)obj)->hastzinfo;
     case TYPE_UUID: {
-        uint8_t bytes[16];
-        PyObject *safety = slot_value(obj, type, "is_safe");
-        return safety && safety == unknown_safety() && uuid_bytes(obj, type, bytes);
+        PyObject *number = part_at(obj, type->first);
+        return part_at(obj, type->second) == type->known && number && PyLong_CheckExact(number) &&
+               _PyLong_Sign(number) >= 0 && _PyLong_NumBits(number) <= 128;
     }
     case TYPE_ENUM: {
         PyObject *value = enum_value(w, obj, type);
         return value && is_plain_value(w, value, level + 3);
     }
     case TYPE_FRACTION: {
-        PyObject *numerator = slot_value(obj, type, "_numerator");
-        PyObject *denominator = slot_value(obj, type, "_denominator");
+        PyObject *numerator = part_at(obj, type->first);
+        PyObject *denominator = part_at(obj, type->second);
         return numerator && denominator && PyLong_CheckExact(numerator) &&
                PyLong_CheckExact(denominator);
     }

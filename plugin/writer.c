@@ -3,6 +3,7 @@
  * met.
  */
 #include "encode.h"
+#include "encode_ref.h"
 
 /* What a writer keeps allocated between chunks. */
 #define KEEP_BYTES ((size_t)1 << 20)
@@ -11,6 +12,7 @@
 
 static void writer_free(chunk_writer *w)
 {
+    refs_forget(w);
     torshi_buf_free(&w->out);
     torshi_buf_free(&w->blob);
     arena_free(&w->arena);
@@ -82,6 +84,7 @@ static void *trim_vector(void *items, size_t *room, size_t size)
 
 void writer_release(chunk_writer *w)
 {
+    refs_forget(w);
     writer_reset(w);
     w->dump = NULL;
     if (w->plugin->writer) { /* a dump within this one left its own */
@@ -111,6 +114,7 @@ void writer_reset(chunk_writer *w)
         }
         w->seen.used = w->seen.texts = 0;
     }
+    refs_reset(w);
     w->values = 0;
     w->bound = 0;
     w->extra = 0;
@@ -120,7 +124,7 @@ void writer_reset(chunk_writer *w)
     w->column_count = 0;
     w->external_count = 0;
     w->type_count = 0;
-    w->last_type = NULL;
+    memset(w->recent, 0, sizeof(w->recent));
     w->shared_state = false;
     w->failed = false;
 }
@@ -157,7 +161,7 @@ static seen_entry *seen_probe(const seen_set *set, PyObject *obj)
 
 static PLUGIN_NOINLINE int seen_resize(seen_set *set)
 {
-    size_t size = set->entries ? (set->mask + 1) * 2 : SEEN_START;
+    size_t size = set->entries ? (set->mask + 1) * 4 : SEEN_START;
     seen_entry *entries = PyMem_Calloc(size, sizeof(*entries));
     if (!entries) {
         PyErr_NoMemory();
