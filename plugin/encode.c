@@ -228,7 +228,7 @@ static size_t find_group(splitter *sp, value_kind kind)
             return g;
         }
     }
-    if (sp->count == TORSHI_MAX_MIXED - 1 && kind.kind != KIND_PENDING) {
+    if (sp->count >= TORSHI_MAX_MIXED - 1 && kind.kind != KIND_PENDING) {
         return find_group(sp, pending_kind); /* the last column takes all further kinds */
     }
     sp->groups[sp->count] = (group){.kind = kind};
