@@ -29,6 +29,7 @@ static TORSHI_NOINLINE int grow_tasks(torshi_dump *d)
 
 torshi_task *push_task(torshi_dump *d, enum task_kind kind, PyObject *obj, PyObject *extra)
 {
+    static const union torshi_task_data empty;
     torshi_task *t;
     if (TORSHI_UNLIKELY(d->top == d->size) && grow_tasks(d) < 0) {
         Py_XDECREF(obj);
@@ -40,7 +41,7 @@ torshi_task *push_task(torshi_dump *d, enum task_kind kind, PyObject *obj, PyObj
     t->step = 0;
     t->obj = obj;
     t->extra = extra;
-    memset(&t->u, 0, sizeof t->u);
+    t->u = empty;
     return t;
 }
 

@@ -54,7 +54,7 @@ typedef struct torshi_task {
     uint32_t step;   /* where to go on, as the kind counts */
     PyObject *obj;   /* owned, may be NULL */
     PyObject *extra; /* owned, may be NULL */
-    union {
+    union torshi_task_data {
         struct {
             Py_ssize_t pos;
             Py_ssize_t size;

@@ -133,6 +133,30 @@ static int step_single_item(torshi_dump *d)
     return SAVE_DONE;
 }
 
+/*
+ * A run of small ints, or of floats, which are what long lists hold most often. `limit` items may
+ * be written; moves d->p and returns how many were.
+ */
+static Py_ssize_t put_run(torshi_dump *d, PyObject *const *items, Py_ssize_t limit)
+{
+    unsigned char *p = d->p, *soft = d->soft;
+    Py_ssize_t i = 0;
+    int64_t value;
+    if (Py_IS_TYPE(items[0], &PyFloat_Type)) {
+        while (i < limit && p < soft && Py_IS_TYPE(items[i], &PyFloat_Type)) {
+            p = put_float(p, PyFloat_AS_DOUBLE(items[i++]));
+        }
+    } else {
+        while (i < limit && p < soft && Py_IS_TYPE(items[i], &PyLong_Type) &&
+               small_int(items[i], &value) && value == (int32_t)value) {
+            p = put_int(p, value);
+            i++;
+        }
+    }
+    d->p = p;
+    return i;
+}
+
 int step_list(torshi_dump *d)
 {
     size_t at = d->top - 1;
@@ -166,6 +190,15 @@ int step_list(torshi_dump *d)
             if (type == &PyUnicode_Type) {
                 status = save_str(d, item, d->memo.solo);
             } else if (try_atom(d, item, type)) {
+                Py_ssize_t left = PyList_GET_SIZE(list) - pos;
+                if (left > BATCH_SIZE - n) {
+                    left = BATCH_SIZE - n;
+                }
+                if (left > 0 && d->bin && (type == &PyLong_Type || type == &PyFloat_Type)) {
+                    left = put_run(d, ((PyListObject *)list)->ob_item + pos, left);
+                    pos += left;
+                    n += left;
+                }
                 continue;
             } else {
                 status = save_value(d, item, d->memo.solo);
@@ -293,6 +326,29 @@ FAST_INLINE int cursor_next(dict_cursor *c, PyObject **key, PyObject **value)
     return PyDict_Next(c->dict, &c->pos, key, value);
 }
 
+/* A run of pairs of small ints; moves the cursor and d->p, and returns how many were written. */
+static Py_ssize_t put_int_pairs(torshi_dump *d, dict_cursor *c, Py_ssize_t limit)
+{
+    unsigned char *p = d->p;
+    unsigned char *soft = d->soft - 8; /* room for a key never reaches where a frame is closed */
+    const unsigned char *entry = c->view.base + (size_t)c->pos * c->view.stride;
+    Py_ssize_t i = 0;
+    for (; i < limit && c->pos < c->view.count && p < soft; i++) {
+        PyObject *key = *(PyObject *const *)(const void *)(entry + c->view.key_offset);
+        PyObject *value = *(PyObject *const *)(const void *)(entry + c->view.value_offset);
+        int64_t k, v;
+        if (value == NULL || !Py_IS_TYPE(key, &PyLong_Type) || !Py_IS_TYPE(value, &PyLong_Type) ||
+            !small_int(key, &k) || k != (int32_t)k || !small_int(value, &v) || v != (int32_t)v) {
+            break;
+        }
+        p = put_int(put_int(p, k), v);
+        c->pos++;
+        entry += c->view.stride;
+    }
+    d->p = p;
+    return i;
+}
+
 /* The end of a batch: SETITEMS, and the check of the size that comes with it. */
 static int end_dict_batch(torshi_dump *d, const dict_cursor *c, Py_ssize_t size)
 {
@@ -404,6 +460,10 @@ int step_dict(torshi_dump *d)
                 if (type == &PyUnicode_Type) {
                     status = save_str(d, value, d->memo.solo);
                 } else if (try_atom(d, value, type)) {
+                    if (type == &PyLong_Type && c.direct && c.view.values == NULL && !single &&
+                        Py_IS_TYPE(key, &PyLong_Type) && d->bin) {
+                        n += put_int_pairs(d, &c, BATCH_SIZE - n);
+                    }
                     continue;
                 } else {
                     status = save_value(d, value, d->memo.solo);

@@ -39,27 +39,59 @@ FAST_INLINE int small_int(PyObject *obj, int64_t *value)
     return 0;
 }
 
-/* BININT1, BININT2 or BININT of a value that fits 32 bits; returns the new end. */
+/* BININT1, BININT2 or BININT of a value that fits 32 bits; returns the new end. Writes five bytes
+   whichever it is: without branches, as the sizes of ints are hard to predict. */
 FAST_INLINE unsigned char *put_int(unsigned char *p, int64_t value)
 {
+    static const unsigned char ops[] = {OP_BININT1, OP_BININT2, OP_BININT};
     uint32_t v = (uint32_t)value;
-    if (v < 0x100) {
-        p[0] = OP_BININT1;
-        p[1] = (unsigned char)v;
-        return p + 2;
+    unsigned kind = (unsigned)(v > 0xff) + (unsigned)(v > 0xffff);
+    p[0] = ops[kind];
+#if PY_LITTLE_ENDIAN
+    memcpy(p + 1, &v, sizeof v);
+#else
+    for (int i = 0; i < 4; i++) {
+        p[1 + i] = (unsigned char)(v >> (8 * i));
     }
-    if (v < 0x10000) {
-        p[0] = OP_BININT2;
-        p[1] = (unsigned char)v;
-        p[2] = (unsigned char)(v >> 8);
-        return p + 3;
+#endif
+    return p + 2 + kind + (kind >> 1);
+}
+
+/* Copy n <= 255 bytes; up to 32 of them without a call. */
+FAST_INLINE void copy_short(unsigned char *p, const unsigned char *s, size_t n)
+{
+    uint64_t a, b, c, e;
+    if (n <= 16) {
+        if (n >= 8) {
+            memcpy(&a, s, 8);
+            memcpy(&b, s + n - 8, 8);
+            memcpy(p, &a, 8);
+            memcpy(p + n - 8, &b, 8);
+        } else if (n >= 4) {
+            uint32_t x, y;
+            memcpy(&x, s, 4);
+            memcpy(&y, s + n - 4, 4);
+            memcpy(p, &x, 4);
+            memcpy(p + n - 4, &y, 4);
+        } else if (n != 0) {
+            p[0] = s[0];
+            p[n >> 1] = s[n >> 1];
+            p[n - 1] = s[n - 1];
+        }
+        return;
     }
-    p[0] = OP_BININT;
-    p[1] = (unsigned char)v;
-    p[2] = (unsigned char)(v >> 8);
-    p[3] = (unsigned char)(v >> 16);
-    p[4] = (unsigned char)(v >> 24);
-    return p + 5;
+    if (n <= 32) {
+        memcpy(&a, s, 8);
+        memcpy(&b, s + 8, 8);
+        memcpy(&c, s + n - 16, 8);
+        memcpy(&e, s + n - 8, 8);
+        memcpy(p, &a, 8);
+        memcpy(p + 8, &b, 8);
+        memcpy(p + n - 16, &c, 8);
+        memcpy(p + n - 8, &e, 8);
+        return;
+    }
+    memcpy(p, s, n);
 }
 
 FAST_INLINE unsigned char *put_float(unsigned char *p, double x)
@@ -67,9 +99,10 @@ FAST_INLINE unsigned char *put_float(unsigned char *p, double x)
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     p[0] = OP_BINFLOAT;
-    for (int i = 0; i < 8; i++) {
-        p[1 + i] = (unsigned char)(bits >> (56 - 8 * i));
-    }
+#if PY_LITTLE_ENDIAN
+    bits = __builtin_bswap64(bits);
+#endif
+    memcpy(p + 1, &bits, sizeof bits);
     return p + 9;
 }
 
@@ -148,7 +181,7 @@ FAST_INLINE int save_str(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
             p = d->p;
             p[0] = OP_SHORT_BINUNICODE;
             p[1] = (unsigned char)n;
-            memcpy(p + 2, PyUnicode_1BYTE_DATA(obj), n);
+            copy_short(p + 2, (const unsigned char *)((PyASCIIObject *)obj + 1), n);
             d->p = p + 2 + n;
             return memoize_new(d, slot, obj);
         }
