@@ -1,0 +1,291 @@
+"""What the pure-Python writer knows about types: the twin of plugin/types.c and plugin/values.c, and
+of the engine's test for the default path."""
+
+from __future__ import annotations
+
+import copyreg
+import datetime
+import sys
+import types
+from typing import Any
+
+PENDING, INSTANCE = 1, 2
+DATE, DATETIME, TIME, TIMEDELTA, DECIMAL, UUID, ENUM, FRACTION = range(10, 18)
+
+_HEAPTYPE, _IMMUTABLE, _MANAGED_DICT = 1 << 9, 1 << 8, 1 << 4
+_POINTER = 8
+_MOST_SLOTS = 256
+_SPECIAL = frozenset(("__reduce_ex__", "__reduce__", "__getstate__"))
+_ABSENT = object()
+
+
+def look_up(cls: type, name: str) -> Any:
+    """What the type's own lookup finds, without descriptors; _ABSENT."""
+    for owner in cls.__mro__:
+        found = owner.__dict__.get(name, _ABSENT)
+        if found is not _ABSENT:
+            return found
+    return _ABSENT
+
+
+def _has_objects_own(cls: type, *names: str) -> bool:
+    return all(look_up(cls, name) is look_up(object, name) for name in names)
+
+
+class TypeEntry:
+    """One type, as a chunk sees it."""
+
+    __slots__ = ("type", "form", "has_dict", "slots")
+
+    def __init__(self, cls: type) -> None:
+        self.type = cls
+        self.form = PENDING
+        self.has_dict = False
+        self.slots: list[tuple[str, Any]] = []  # names and descriptors
+
+    def slot(self, obj: Any, name: str) -> Any:
+        for slot, descriptor in self.slots:
+            if slot == name:
+                try:
+                    return descriptor.__get__(obj, self.type)
+                except AttributeError:
+                    return _ABSENT
+        return _ABSENT
+
+    def set_slots(self, obj: Any) -> list[tuple[str, Any]]:
+        """Names and values of the slots that are set."""
+        found = []
+        for name, descriptor in self.slots:
+            try:
+                found.append((name, descriptor.__get__(obj, self.type)))
+            except AttributeError:
+                pass
+        return found
+
+
+# ---- slots -----------------------------------------------------------------------------------------
+def _mangle(owner: type, name: str) -> str:
+    stripped = owner.__name__.lstrip("_")
+    if not name.startswith("__") or (len(name) >= 4 and name.endswith("__")) or not stripped:
+        return name
+    return f"_{stripped}{name}"
+
+
+def _find_slots(entry: TypeEntry) -> bool:
+    """Fill in the slots in copyreg's order; False when one is out of the ordinary."""
+    for owner in entry.type.__mro__:
+        if not owner.__flags__ & _HEAPTYPE or "__slots__" not in owner.__dict__:
+            continue
+        slots = owner.__dict__["__slots__"]
+        if type(slots) is str:
+            slots = (slots,)
+        if type(slots) is not tuple and type(slots) is not list:
+            return False
+        for raw in slots:
+            if type(raw) is not str or len(entry.slots) >= _MOST_SLOTS:
+                return False
+            if raw in ("__dict__", "__weakref__"):
+                continue
+            name = _mangle(owner, raw)
+            descriptor = look_up(entry.type, name)
+            if type(descriptor) is not types.MemberDescriptorType or descriptor.__name__ != name:
+                return False
+            entry.slots.append((descriptor.__name__, descriptor))  # the object that others will meet
+    return len({name for name, _ in entry.slots}) == len(entry.slots)
+
+
+# ---- the default path --------------------------------------------------------------------------------
+def _reduces_by_default(cls: type) -> bool:
+    meta = type(cls)
+    if (
+        not _has_objects_own(cls, "__getattribute__", "__reduce_ex__", "__class__", "__reduce__", "__getstate__")
+        or look_up(cls, "__getattr__") is not _ABSENT
+        or issubclass(cls, (type, list, dict))
+    ):
+        return False
+    if meta is not type and (
+        look_up(meta, "__getattr__") is not _ABSENT
+        or look_up(meta, "__getattribute__") is not look_up(type, "__getattribute__")
+        or look_up(meta, "__hash__") is not look_up(object, "__hash__")
+        or not _has_objects_own(meta, "__eq__", "__reduce__")
+    ):
+        return False
+    return (
+        bool(cls.__flags__ & _HEAPTYPE)
+        and cls.__itemsize__ == 0
+        and look_up(cls, "__getnewargs_ex__") is _ABSENT
+        and look_up(cls, "__getnewargs__") is _ABSENT
+    )
+
+
+def _known_slot_names(cls: type) -> list[str] | None:
+    """copyreg's list, where it has been made or is not needed."""
+    names = cls.__dict__.get("__slotnames__", _ABSENT)
+    if names is not _ABSENT:
+        return names if type(names) is list else None
+    for base in cls.__mro__:
+        if base.__flags__ & _HEAPTYPE:
+            if "__slots__" in base.__dict__:
+                return None
+        elif base is not object:
+            return None
+    return []
+
+
+def _is_default_type(cls: type) -> bool:
+    if not _reduces_by_default(cls) or cls in copyreg.dispatch_table:
+        return False
+    names = _known_slot_names(cls)
+    if names is None:
+        return False
+    for name in names:
+        if type(name) is not str or type(look_up(cls, name)) is not types.MemberDescriptorType:
+            return False
+    size = object.__basicsize__ + len(names) * _POINTER
+    if cls.__dictoffset__ and not cls.__flags__ & _MANAGED_DICT:
+        size += _POINTER
+    if cls.__weakrefoffset__ > 0:
+        size += _POINTER
+    return cls.__basicsize__ <= size
+
+
+def attributes_of(obj: Any) -> Any:
+    return object.__getattribute__(obj, "__dict__")
+
+
+def is_default_instance(obj: Any, has_dict: bool) -> bool:
+    """Whether obj pickles by object's own __reduce_ex__, nothing overridden or shadowed."""
+    if not _is_default_type(type(obj)):
+        return False
+    if not has_dict:
+        return True
+    attributes = attributes_of(obj)
+    return type(attributes) is dict and all(type(name) is str and name not in _SPECIAL for name in attributes)
+
+
+# ---- values ------------------------------------------------------------------------------------------
+def _is_function_of(function: Any, module: types.ModuleType, qualname: str) -> bool:
+    return (
+        isinstance(function, types.FunctionType)
+        and function.__globals__ is module.__dict__
+        and function.__qualname__ == qualname
+        and function.__code__.co_qualname == qualname
+    )
+
+
+def _is_uuid(cls: type) -> bool:
+    module = sys.modules.get("uuid")
+    return (
+        cls.__name__ == "UUID"
+        and isinstance(module, types.ModuleType)
+        and module.__dict__.get("UUID") is cls
+        and all(
+            _is_function_of(look_up(cls, name), module, f"UUID.{name}") for name in ("__getstate__", "__setstate__", "__init__")
+        )
+        and _has_objects_own(cls, "__reduce_ex__", "__reduce__", "__new__", "__getattribute__")
+        and look_up(cls, "__getnewargs__") is _ABSENT
+        and look_up(cls, "__getnewargs_ex__") is _ABSENT
+    )
+
+
+def _is_fraction(cls: type) -> bool:
+    module = sys.modules.get("fractions")
+    return (
+        cls.__name__ == "Fraction"
+        and isinstance(module, types.ModuleType)
+        and module.__dict__.get("Fraction") is cls
+        and _is_function_of(look_up(cls, "__reduce__"), module, "Fraction.__reduce__")
+        and _has_objects_own(cls, "__reduce_ex__", "__getattribute__")
+    )
+
+
+def _is_enum(cls: type) -> bool:
+    module = sys.modules.get("enum")
+    if type(cls) is type or not isinstance(module, types.ModuleType):
+        return False
+    base = module.__dict__.get("Enum")
+    reducer = look_up(cls, "__reduce_ex__")
+    return (
+        module.__dict__.get("EnumType") is type(cls)
+        and isinstance(base, type)
+        and reducer is look_up(base, "__reduce_ex__")
+        and _is_function_of(reducer, module, "Enum.__reduce_ex__")
+        and _has_objects_own(cls, "__getattribute__")
+    )
+
+
+def _is_decimal(cls: type) -> bool:
+    module = sys.modules.get("_decimal")
+    return (
+        cls.__name__ == "Decimal"
+        and (not cls.__flags__ & _HEAPTYPE or bool(cls.__flags__ & _IMMUTABLE))
+        and isinstance(module, types.ModuleType)
+        and module.__dict__.get("Decimal") is cls
+    )
+
+
+_DATES = {datetime.date: DATE, datetime.datetime: DATETIME, datetime.time: TIME, datetime.timedelta: TIMEDELTA}
+
+
+def _value_form(cls: type) -> int:
+    form = _DATES.get(cls) if not cls.__flags__ & _HEAPTYPE else None
+    if form is not None:
+        return form
+    for test, form in ((_is_decimal, DECIMAL), (_is_uuid, UUID), (_is_enum, ENUM), (_is_fraction, FRACTION)):
+        if test(cls):
+            return form
+    return PENDING
+
+
+def make_entry(obj: Any, hooks: bool) -> TypeEntry:
+    """What a chunk knows about obj's type. `hooks`: something is asked for every instance."""
+    cls = type(obj)
+    entry = TypeEntry(cls)
+    if hooks:
+        return entry
+    form = _value_form(cls)
+    if form != PENDING:
+        if cls in copyreg.dispatch_table:
+            return entry
+        if form in (UUID, FRACTION) and (not _find_slots(entry) or len(entry.slots) != 2):
+            entry.slots.clear()
+            return entry
+        entry.has_dict = form == ENUM
+        entry.form = form
+        return entry
+    has_dict = cls.__dictoffset__ != 0
+    if cls.__flags__ & _HEAPTYPE and is_default_instance(obj, has_dict) and look_up(cls, "__setstate__") is _ABSENT:
+        entry.has_dict = has_dict
+        if _find_slots(entry):
+            entry.form = INSTANCE
+    return entry
+
+
+def enum_value(obj: Any) -> Any:
+    """The member's value as it is in its __dict__; _ABSENT."""
+    return attributes_of(obj).get("_value_", _ABSENT)
+
+
+def uuid_bytes(obj: Any, entry: TypeEntry) -> bytes | None:
+    number = entry.slot(obj, "int")
+    if type(number) is not int or not 0 <= number < 1 << 128:
+        return None
+    return number.to_bytes(16, "big")
+
+
+def is_known_value(obj: Any, entry: TypeEntry, is_plain: Any) -> bool:
+    """Whether obj, of a value's type, can be made again from that type's columns."""
+    form = entry.form
+    if form in (DATE, TIMEDELTA, DECIMAL):
+        return True
+    if form in (DATETIME, TIME):
+        return obj.tzinfo is None
+    if form == UUID:
+        safety = sys.modules["uuid"].SafeUUID.__dict__["_member_map_"].get("unknown", _ABSENT)
+        return entry.slot(obj, "is_safe") is safety and uuid_bytes(obj, entry) is not None
+    if form == ENUM:
+        value = enum_value(obj)
+        return value is not _ABSENT and is_plain(value)
+    if form == FRACTION:
+        return type(entry.slot(obj, "_numerator")) is int and type(entry.slot(obj, "_denominator")) is int
+    return False
