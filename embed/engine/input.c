@@ -12,6 +12,8 @@
 /* Larger requests are answered piece by piece, so that a damaged length allocates nothing that
    the input does not fill. */
 #define PIECE (1 << 20)
+/* Up to this size read() and a copy are quicker than a buffer object for readinto(). */
+#define READ_BELOW (16 * 1024)
 
 /* The buffer object behind the memoryview that readinto() gets. It owns the bytes that are being
    filled, so that a view which the file keeps never dangles. */
@@ -111,6 +113,7 @@ error:
 static void drop_buffer(torshi_load *load)
 {
     load->pos = load->end = load->taken = NULL;
+    Py_CLEAR(load->bytes);
     if (load->view.obj != NULL) {
         PyBuffer_Release(&load->view);
         load->view.obj = NULL;
@@ -132,7 +135,7 @@ void input_clear(torshi_load *load)
 /* ---- calls of the file; the collector is as the user has it ------------------------------------
  */
 
-static PyObject *call_read(torshi_load *load, PyObject *method, Py_ssize_t n)
+static PyObject *call_read(PyObject *method, Py_ssize_t n)
 {
     PyObject *size = PyLong_FromSsize_t(n);
     if (size == NULL) {
@@ -140,7 +143,6 @@ static PyObject *call_read(torshi_load *load, PyObject *method, Py_ssize_t n)
     }
     PyObject *data = PyObject_CallOneArg(method, size);
     Py_DECREF(size);
-    (void)load;
     return data;
 }
 
@@ -150,7 +152,7 @@ static int skip_used(torshi_load *load)
     if (load->pos <= load->taken) {
         return 0;
     }
-    PyObject *data = call_read(load, load->read, load->pos - load->taken);
+    PyObject *data = call_read(load->read, load->pos - load->taken);
     if (data == NULL) {
         return -1;
     }
@@ -172,17 +174,29 @@ int input_finish(torshi_load *load)
     return status;
 }
 
-/* Make `data` the buffer. `taken` tells whether the file has moved past it. */
+/* Make `data` the buffer. `taken` tells whether the file has moved past it. Steals data. */
 static int set_buffer(torshi_load *load, PyObject *data, int taken)
 {
-    Py_buffer view;
-    if (PyObject_GetBuffer(data, &view, PyBUF_CONTIG_RO) < 0) {
+    if (data == NULL) {
         return -1;
     }
-    drop_buffer(load);
-    load->view = view;
-    load->pos = view.buf;
-    load->end = load->pos + view.len;
+    if (PyBytes_CheckExact(data)) {
+        drop_buffer(load);
+        load->bytes = data;
+        load->pos = (const unsigned char *)PyBytes_AS_STRING(data);
+        load->end = load->pos + PyBytes_GET_SIZE(data);
+    } else {
+        Py_buffer view;
+        int status = PyObject_GetBuffer(data, &view, PyBUF_CONTIG_RO);
+        Py_DECREF(data);
+        if (status < 0) {
+            return -1;
+        }
+        drop_buffer(load);
+        load->view = view;
+        load->pos = view.buf;
+        load->end = load->pos + view.len;
+    }
     load->taken = taken ? load->end : load->pos;
     return 0;
 }
@@ -218,7 +232,7 @@ static PyObject *join_rest(torshi_load *load, PyObject *data)
 static PyObject *read_pieces(torshi_load *load, Py_ssize_t n)
 {
     if (n <= PIECE) {
-        return call_read(load, load->read, n);
+        return call_read(load->read, n);
     }
     PyObject *whole = NULL;
     Py_ssize_t used = 0, piece = PIECE;
@@ -226,7 +240,7 @@ static PyObject *read_pieces(torshi_load *load, Py_ssize_t n)
         if (piece > n - used) {
             piece = n - used;
         }
-        PyObject *data = call_read(load, load->read, piece);
+        PyObject *data = call_read(load->read, piece);
         if (data == NULL) {
             goto error;
         }
@@ -268,11 +282,9 @@ static int refill(torshi_load *load, Py_ssize_t n)
     }
     Py_ssize_t rest = load->taken > load->pos ? load->end - load->pos : 0;
     if (load->peek != NULL && rest == 0 && n < PREFETCH) {
-        PyObject *data = call_read(load, load->peek, PREFETCH);
+        PyObject *data = call_read(load->peek, PREFETCH);
         if (data != NULL) {
-            int status = set_buffer(load, data, 0);
-            Py_DECREF(data);
-            if (status < 0) {
+            if (set_buffer(load, data, 0) < 0) {
                 return -1;
             }
             if (load->end - load->pos >= n) {
@@ -285,13 +297,7 @@ static int refill(torshi_load *load, Py_ssize_t n)
             return -1;
         }
     }
-    PyObject *data = join_rest(load, read_pieces(load, n - rest));
-    if (data == NULL) {
-        return -1;
-    }
-    int status = set_buffer(load, data, 1);
-    Py_DECREF(data);
-    if (status < 0) {
+    if (set_buffer(load, join_rest(load, read_pieces(load, n - rest)), 1) < 0) {
         return -1;
     }
     return load->end - load->pos >= n ? 0 : input_truncated(load);
@@ -321,13 +327,7 @@ static int refill_line(torshi_load *load)
     if (skip_used(load) < 0) {
         return -1;
     }
-    PyObject *data = join_rest(load, PyObject_CallNoArgs(load->readline));
-    if (data == NULL) {
-        return -1;
-    }
-    int status = set_buffer(load, data, 1);
-    Py_DECREF(data);
-    return status;
+    return set_buffer(load, join_rest(load, PyObject_CallNoArgs(load->readline)), 1);
 }
 
 Py_ssize_t input_line(torshi_load *load)
@@ -507,14 +507,9 @@ error:
 
 PyObject *input_bytes(torshi_load *load, Py_ssize_t n)
 {
-    if (load->end - load->pos >= n) {
-        PyObject *bytes = PyBytes_FromStringAndSize((const char *)load->pos, n);
-        load->pos += n;
-        return bytes;
-    }
-    if (load->read == NULL) {
-        input_truncated(load);
-        return NULL;
+    if (load->end - load->pos >= n || n <= READ_BELOW || load->read == NULL) {
+        const unsigned char *p = input_take(load, n);
+        return p == NULL ? NULL : PyBytes_FromStringAndSize((const char *)p, n);
     }
     user_code_begins(load);
     PyObject *bytes = read_bytes(load, n);

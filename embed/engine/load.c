@@ -334,10 +334,8 @@ PyObject *load_run(torshi_load *load)
     load->proto = 0;
     load->mark_count = 0;
     load->fence = load->stack;
-#if LOAD_PAUSES_GC
-    load->pausing = 1;
-    load->gc_paused = PyGC_Disable();
-#endif
+    load->pausing = LOAD_PAUSES_GC;
+    user_code_ended(load);
     int status = run(load);
     user_code_begins(load);
     load->pausing = 0;

@@ -37,7 +37,8 @@ struct torshi_load {
     const unsigned char *pos;
     const unsigned char *end;
     const unsigned char *taken; /* bytes before this have been read from the file (file only) */
-    Py_buffer view;             /* the buffer they lie in; view.obj NULL: none held */
+    PyObject *bytes;            /* owned: what they lie in, or NULL */
+    Py_buffer view;             /* the same, where it is not exact bytes; view.obj NULL: not held */
     PyObject *read;             /* owned, bound methods of the file; NULL: input is in memory */
     PyObject *readline;
     PyObject *readinto; /* or NULL */
@@ -197,6 +198,8 @@ static inline int is_unpickler_exact(const torshi_loaders *loaders, const PyType
 /* ---- small things -----------------------------------------------------------------------------
  */
 
+#define PAUSE_ABOVE 128
+
 /* Between these two user code may run: the collector is as the user has it. Never nested. */
 static inline void user_code_begins(torshi_load *load)
 {
@@ -213,7 +216,9 @@ static inline void user_code_begins(torshi_load *load)
 static inline void user_code_ended(torshi_load *load)
 {
 #if LOAD_PAUSES_GC
-    if (load->pausing) {
+    /* Not for the few objects that few bytes can make (a file read byte by byte comes here often).
+     */
+    if (load->pausing && load->end - load->pos > PAUSE_ABOVE) {
         load->gc_paused = PyGC_Disable();
     }
 #else

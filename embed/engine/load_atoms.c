@@ -255,12 +255,14 @@ PyObject *str_from_long_utf8(const unsigned char *s, Py_ssize_t n)
     return str;
 }
 
+/* Strings of more bytes are read as a bytes object first, which grows as the file fills it. */
+#define DECODE_IN_PLACE (1 << 20)
+
 static int push_str(torshi_load *load, Py_ssize_t size)
 {
-    if (TORSHI_LIKELY(load->end - load->pos >= size)) {
-        const unsigned char *s = load->pos;
-        load->pos += size;
-        return stack_push(load, str_from_utf8(s, size));
+    if (load->end - load->pos >= size || size <= DECODE_IN_PLACE || load->read == NULL) {
+        const unsigned char *s = input_take(load, size);
+        return s == NULL ? -1 : stack_push(load, str_from_utf8(s, size));
     }
     PyObject *bytes = input_bytes(load, size);
     if (bytes == NULL) {

@@ -132,8 +132,8 @@ static PyObject *dotted_attribute(torshi_loaders *loaders, PyObject *module, PyO
     Py_ssize_t n = PyList_GET_SIZE(parts);
     for (Py_ssize_t i = 0; i < n; i++) {
         if (PyUnicode_CompareWithASCIIString(PyList_GET_ITEM(parts, i), "<locals>") == 0) {
-            PyErr_Format(PyExc_AttributeError, "Can't pickle local attribute %R on %R", name,
-                         module);
+            PyErr_Format(PyExc_AttributeError, "Can't %s local attribute %R on %R",
+                         PY_VERSION_HEX < 0x030D0000 ? "pickle" : "get", name, module);
             Py_CLEAR(obj);
         }
     }

@@ -271,8 +271,13 @@ static int unpickler_init(PyObject *op, PyObject *args, PyObject *kwargs)
     PyObject *file;
     load_options options;
     int status = -1;
-    if (parse(args, kwargs, "O|$pOOO:Unpickler", "file", "Unpickler", &file, &options) < 0 ||
-        refuse_busy(self) < 0) {
+    if (kwargs == NULL && PyTuple_GET_SIZE(args) == 1) {
+        file = PyTuple_GET_ITEM(args, 0);
+        options = (load_options){.fix_imports = 1};
+    } else if (parse(args, kwargs, "O|$pOOO:Unpickler", "file", "Unpickler", &file, &options) < 0) {
+        return -1;
+    }
+    if (refuse_busy(self) < 0) {
         return -1;
     }
     self->busy = 1;
@@ -299,6 +304,7 @@ static int unpickler_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(load->readline);
     Py_VISIT(load->readinto);
     Py_VISIT(load->peek);
+    Py_VISIT(load->bytes);
     Py_VISIT(load->view.obj);
     Py_VISIT(load->buffers);
     Py_VISIT(load->persistent_load);
