@@ -66,13 +66,15 @@ def count_catch2(text: str) -> Counts | None:
 
 
 def count_pytest(text: str) -> Counts | None:
-    m = _last(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s.*$", text)
+    """The closing line; sub-tests belong to their test, unless they failed."""
+    m = _last(r"^=*\s*((?:\d+ [a-z ]+(?:, )?)+) in [\d.]+s.*$", text)
     if not m:
         return None
-    n = {word.rstrip("s"): int(number) for number, word in re.findall(r"(\d+) (\w+)", m[1])}
+    n = {words: int(number) for number, words in re.findall(r"(\d+) ([a-z ]+)", m[1])}
+    failed = ("failed", "error", "errors", "subtests failed", "subtest failed")
     return Counts(
         n.get("passed", 0) + n.get("xpassed", 0),
-        n.get("failed", 0) + n.get("error", 0),
+        sum(n.get(words, 0) for words in failed),
         n.get("skipped", 0) + n.get("xfailed", 0),
     )
 
