@@ -263,7 +263,8 @@ TORSHI_HIDDEN int write_get(torshi_dump *d, Py_ssize_t number);
 /* Write GET, or what `met` writes, for what lies at slot: SAVE_*. */
 TORSHI_HIDDEN int save_met(torshi_dump *d, PyObject *obj, uint32_t code);
 
-/* ---- save_containers.c ----------------------------------------------------------------------- */
+/* ---- save_containers.c, save_dict.c
+ * ----------------------------------------------------------------------- */
 TORSHI_HIDDEN int save_list(torshi_dump *d, PyObject *obj, Py_ssize_t solo);
 TORSHI_HIDDEN int save_dict(torshi_dump *d, PyObject *obj, Py_ssize_t solo);
 TORSHI_HIDDEN int save_tuple(torshi_dump *d, PyObject *obj, Py_ssize_t solo);
@@ -276,6 +277,10 @@ TORSHI_HIDDEN int step_tuple(torshi_dump *d);
 TORSHI_HIDDEN int step_dict(torshi_dump *d);
 TORSHI_HIDDEN int step_set(torshi_dump *d);
 TORSHI_HIDDEN int step_frozenset(torshi_dump *d);
+/* What lists and dicts have in common: the empty container, its number, and, under Pickler.fast, a
+   guard against cycles. `empty`: it has no items. 0 or -1. */
+TORSHI_HIDDEN int begin_container(torshi_dump *d, PyObject *obj, Py_ssize_t solo,
+                                  enum opcode binary, enum opcode text, int empty);
 /* Pickler.fast: note that a container is entered / left. 0 or -1. */
 TORSHI_HIDDEN int fast_enter(torshi_dump *d, PyObject *obj);
 TORSHI_HIDDEN int fast_leave(torshi_dump *d, PyObject *obj);
@@ -289,12 +294,18 @@ TORSHI_HIDDEN int save_bytearray(torshi_dump *d, PyObject *obj);
 TORSHI_HIDDEN int save_picklebuffer(torshi_dump *d, PyObject *obj);
 
 /* ---- save_reduce.c --------------------------------------------------------------------------- */
-/* Anything that is no atom and no built-in container: SAVE_*. */
-TORSHI_HIDDEN int save_other(torshi_dump *d, PyObject *obj, Py_ssize_t solo);
 /* What a reducer would return (a tuple; stolen) for obj (borrowed, or NULL: not memoized); the
    engine made it, so it does not count as a reduction. SAVE_PUSHED or SAVE_ERROR. */
 TORSHI_HIDDEN int save_reduce(torshi_dump *d, PyObject *value, PyObject *obj);
+/* The same for what a reducer did return (`counted`). */
+TORSHI_HIDDEN int begin_reduce(torshi_dump *d, PyObject *value, PyObject *obj, int counted);
 TORSHI_HIDDEN int step_reduce(torshi_dump *d);
+/* Count the topmost task as a reduction of obj: 0, or -1 with RecursionError. */
+TORSHI_HIDDEN int count_reduction(torshi_dump *d, PyObject *obj);
+
+/* ---- save_other.c ---------------------------------------------------------------------------- */
+/* Anything that is no atom and no built-in container: SAVE_*. */
+TORSHI_HIDDEN int save_other(torshi_dump *d, PyObject *obj, Py_ssize_t solo);
 /* The function registered for a type in the dump's dispatch table or copyreg's: 1 and a new
    reference, 0 none (*function NULL), -1 exception. */
 TORSHI_HIDDEN int find_registered(torshi_dump *d, PyObject *type, PyObject **function);
