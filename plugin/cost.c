@@ -34,7 +34,7 @@ int64_t key_cost(PyObject *key)
 #define SMALL_ROWS 16
 /* What much is: so many values, looking down so many levels. */
 #define MUCH 64
-#define MUCH_LEVELS 6
+#define MUCH_LEVELS 10
 /* Rows that are looked at to see whether all would be pending. */
 #define FIRST_LOOK 16
 
