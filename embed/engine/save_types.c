@@ -78,8 +78,77 @@ static enum type_kind reducer_kind(torshi_savers *s, PyTypeObject *type)
     return type->tp_itemsize == 0 ? TYPE_DEFAULT : TYPE_GENERIC;
 }
 
+/* `name` as the class body of `owner` has it: __private becomes _Owner__private. New reference. */
+static PyObject *mangled(PyTypeObject *owner, PyObject *name)
+{
+    Py_ssize_t n = PyUnicode_GET_LENGTH(name);
+    const char *stripped = owner->tp_name;
+    if (n < 2 || PyUnicode_READ_CHAR(name, 0) != '_' || PyUnicode_READ_CHAR(name, 1) != '_' ||
+        (PyUnicode_READ_CHAR(name, n - 1) == '_' && PyUnicode_READ_CHAR(name, n - 2) == '_')) {
+        return Py_NewRef(name);
+    }
+    while (*stripped == '_') {
+        stripped++;
+    }
+    return *stripped != '\0' ? PyUnicode_FromFormat("_%s%U", stripped, name) : Py_NewRef(name);
+}
+
+/* Append what one class declares. 1; 0 when that is unusual; -1 with an exception. */
+static int append_slots(PyObject *names, PyTypeObject *owner, PyObject *slots)
+{
+    PyObject *const *items = &slots;
+    Py_ssize_t n = 1;
+    if (PyTuple_CheckExact(slots) || PyList_CheckExact(slots)) {
+        items = PySequence_Fast_ITEMS(slots);
+        n = PySequence_Fast_GET_SIZE(slots);
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *name;
+        int failed;
+        if (!PyUnicode_CheckExact(items[i])) {
+            return 0;
+        }
+        if (PyUnicode_CompareWithASCIIString(items[i], "__dict__") == 0 ||
+            PyUnicode_CompareWithASCIIString(items[i], "__weakref__") == 0) {
+            continue;
+        }
+        name = mangled(owner, items[i]);
+        failed = name == NULL || PyList_Append(names, name) < 0;
+        Py_XDECREF(name);
+        if (failed) {
+            return -1;
+        }
+    }
+    return 1;
+}
+
+/* Make the list that copyreg._slotnames makes when stock pickle first reduces an instance, and keep
+   it where that does. Runs no code of the class's. Borrowed, or NULL when the class is unusual. */
+static PyObject *make_slot_names(torshi_savers *s, PyTypeObject *type)
+{
+    PyObject *mro = type->tp_mro;
+    PyObject *names = PyList_New(0);
+    int usual = names == NULL ? -1 : Py_TYPE(type) == &PyType_Type;
+    for (Py_ssize_t i = 0; usual == 1 && i < PyTuple_GET_SIZE(mro); i++) {
+        PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+        PyObject *slots =
+            base->tp_dict == NULL ? NULL : PyDict_GetItemWithError(base->tp_dict, s->str_slots);
+        if (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+            usual = slots == NULL ? base->tp_dict != NULL : append_slots(names, base, slots);
+        } else if (base != &PyBaseObject_Type) {
+            usual = 0;
+        }
+    }
+    if (usual == 1 && PyObject_SetAttr((PyObject *)type, s->str_slotnames, names) < 0) {
+        usual = -1;
+    }
+    Py_XDECREF(names);
+    PyErr_Clear();
+    return usual == 1 ? PyDict_GetItemWithError(type->tp_dict, s->str_slotnames) : NULL;
+}
+
 /* copyreg's list of slot names, borrowed; *none is set when there are none and no list is needed.
-   NULL: not known yet (stock pickle makes it when it first reduces an instance). */
+   NULL: the class is unusual. */
 static PyObject *slot_names(torshi_savers *s, PyTypeObject *type, int *none)
 {
     PyObject *names = PyDict_GetItemWithError(type->tp_dict, s->str_slotnames);
@@ -96,7 +165,7 @@ static PyObject *slot_names(torshi_savers *s, PyTypeObject *type, int *none)
         if (base->tp_flags & Py_TPFLAGS_HEAPTYPE) {
             if (base->tp_dict == NULL ||
                 PyDict_GetItemWithError(base->tp_dict, s->str_slots) != NULL) {
-                return NULL;
+                return make_slot_names(s, type);
             }
         } else if (base != &PyBaseObject_Type) {
             return NULL;
