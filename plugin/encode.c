@@ -179,15 +179,16 @@ static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, un
         }
     }
     *kind = classify(w, obj, level, flags);
-    if (kind->kind != KIND_DICT && kind->kind != KIND_LIST && kind->kind != KIND_INSTANCE) {
+    bool shaped = kind->kind == KIND_DICT || kind->kind == KIND_INSTANCE;
+    if (!shaped && kind->kind != KIND_LIST && kind->kind != KIND_REFERENCE) {
         return ENC_OK;
     }
-    int claimed = claim(w, obj, (const type_entry *)kind->detail);
+    int claimed = claim(w, obj, shaped ? (const type_entry *)kind->detail : NULL);
     if (claimed != 1) {
         *kind = pending_kind;
         return claimed < 0 ? ENC_ERROR : ENC_OK;
     }
-    return kind->kind == KIND_LIST ? ENC_OK : add_shape(w, sp, obj, kind);
+    return shaped ? add_shape(w, sp, obj, kind) : ENC_OK;
 }
 
 /* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */

@@ -114,7 +114,8 @@ int find_ref_form(chunk_writer *w, type_entry *t)
     if (!scan_of(w)) {
         return -1;
     }
-    if (own && !w->refs->own_asked && !w->hooks) { /* else it is looked up where user code may run */
+    if (own && !w->refs->own_asked &&
+        !w->hooks) { /* else it is looked up where user code may run */
         PyObject *reducer = w->services->registered_reducer(w->dump, (PyObject *)t->type);
         if (!reducer && PyErr_Occurred()) {
             return -1;
@@ -312,9 +313,8 @@ static int claim_refs(chunk_writer *w, const span *s, int level, value_kind kind
     int claim = 1;
     for (; claim == 1 && i < s->n; i++) {
         value_kind other = classify(w, span_at(s, i), level, 0);
-        claim = other.kind == kind.kind && other.detail == kind.detail
-                    ? claim_row(w, span_at(s, i))
-                    : 0;
+        claim = other.kind == kind.kind && other.detail == kind.detail ? claim_row(w, span_at(s, i))
+                                                                       : 0;
     }
     if (claim == 1) {
         return ENC_OK;
@@ -333,7 +333,7 @@ static int put_ref_head(chunk_writer *w, PyObject *callable, size_t count)
         return ENC_ERROR;
     }
     return torshi_buf_uvar(&w->out, number) && torshi_buf_uvar(&w->out, count) ? ENC_OK
-                                                                              : put_no_memory();
+                                                                               : put_no_memory();
 }
 
 /* Ids of ObjectRefs as a BYTES column. */
@@ -372,8 +372,8 @@ static int put_ids(chunk_writer *w, const span *s)
     return ENC_OK;
 }
 
-/* Column number f of the arguments. */
-static int put_argument(chunk_writer *w, const span *s, const type_entry *own, size_t f, int level)
+/* A column of owners or of sites of ObjectRefs. */
+static int put_part(chunk_writer *w, const span *s, bool sites, int level)
 {
     const cells nowhere = {NULL, NULL};
     PyObject **values = arena_alloc(&w->arena, s->n, sizeof(*values));
@@ -381,16 +381,39 @@ static int put_argument(chunk_writer *w, const span *s, const type_entry *own, s
         return ENC_ERROR;
     }
     for (size_t i = 0; i < s->n; i++) {
-        PyObject *obj = span_at(s, i);
-        if (own) {
-            const object_ref *ref = (const object_ref *)(const void *)obj;
-            values[i] = f == 1 ? ref->owner : ref->site;
-        } else {
-            values[i] = PyTuple_GET_ITEM(PyTuple_GET_ITEM(ref_reduction(w, obj), 1), f);
-        }
+        const object_ref *ref = (const object_ref *)(const void *)span_at(s, i);
+        values[i] = sites ? ref->site : ref->owner;
     }
     span column = span_of(values, s->n);
-    return encode_column(w, &column, &nowhere, level + 1, COLUMN_PLAIN);
+    return encode_column(w, &column, &nowhere, level, COLUMN_PLAIN);
+}
+
+/* Columns of what the reducers returned. */
+static int put_arguments(chunk_writer *w, const span *s, size_t count, int level)
+{
+    const cells nowhere = {NULL, NULL};
+    PyObject **tuples = arena_alloc(&w->arena, s->n, sizeof(*tuples));
+    if (!tuples) {
+        return ENC_ERROR;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        tuples[i] = PyTuple_GET_ITEM(ref_reduction(w, span_at(s, i)), 1);
+    }
+    for (size_t f = 0; f < count; f++) {
+        PyObject **values = arena_alloc(&w->arena, s->n, sizeof(*values));
+        if (!values) {
+            return ENC_ERROR;
+        }
+        for (size_t i = 0; i < s->n; i++) {
+            values[i] = PyTuple_GET_ITEM(tuples[i], f);
+        }
+        span column = span_of(values, s->n);
+        int status = encode_column(w, &column, &nowhere, level, COLUMN_PLAIN);
+        if (status != ENC_OK) {
+            return status;
+        }
+    }
+    return ENC_OK;
 }
 
 /* Note references that are to be reduced. */
@@ -420,12 +443,10 @@ int encode_refs(chunk_writer *w, const span *s, const cells *c, int level, unsig
     if (status != ENC_OK) {
         return status;
     }
-    const type_entry *own = NULL;
+    bool own = Py_IS_TYPE(span_at(s, 0), refs_of(w->plugin)->object_ref_type) && w->refs->own_asked;
     PyObject *callable = NULL;
     size_t count = 3;
-    if (kind.detail && Py_IS_TYPE(span_at(s, 0), refs_of(w->plugin)->object_ref_type) &&
-        w->refs->own_asked) {
-        own = (const type_entry *)kind.detail;
+    if (own) {
         callable = object_ref_maker(w->plugin);
     } else if (!refs_reduced(w)) {
         return note_refs(w, s, c);
@@ -439,9 +460,11 @@ int encode_refs(chunk_writer *w, const span *s, const cells *c, int level, unsig
     }
     if (status == ENC_OK && own) {
         status = put_ids(w, s);
-    }
-    for (size_t f = own ? 1 : 0; status == ENC_OK && f < count; f++) {
-        status = put_argument(w, s, own, f, level);
+        for (int part = 0; status == ENC_OK && part < 2; part++) {
+            status = put_part(w, s, part, level + 1);
+        }
+    } else if (status == ENC_OK) {
+        status = put_arguments(w, s, count, level + 1);
     }
     /* (GET of the callable, EMPTY_TUPLE or TUPLEn or MARK .. TUPLE, MEMOIZE, REDUCE, MEMOIZE) */
     w->bound += (int64_t)s->n * (count == 0 ? 5 : count < 4 ? 6 : 7) - 2;
@@ -452,7 +475,7 @@ int encode_refs(chunk_writer *w, const span *s, const cells *c, int level, unsig
  */
 typedef struct reduced_job {
     const torshi_services *services;
-    PyObject *obj;    /* owned, as is the next */
+    PyObject *obj; /* owned, as is the next */
     PyObject *result;
 } reduced_job;
 
