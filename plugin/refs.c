@@ -18,6 +18,7 @@ void ref_class_drop(ref_class *c)
     }
     Py_DECREF(c->cls);
     Py_XDECREF(c->reduce);
+    Py_XDECREF(c->replaced);
     Py_XDECREF(c->batch);
     Py_XDECREF(c->outer);
     Py_XDECREF(c->worker);
@@ -132,26 +133,81 @@ static int take_keywords(ref_class *c, PyObject *const *values, PyObject *names)
     return status;
 }
 
+/* copyreg.dispatch_table; new reference or NULL. */
+static PyObject *dispatch_table(void)
+{
+    PyObject *copyreg = PyImport_ImportModule("copyreg");
+    PyObject *table = copyreg ? PyObject_GetAttrString(copyreg, "dispatch_table") : NULL;
+    Py_XDECREF(copyreg);
+    if (table && !PyDict_Check(table)) {
+        PyErr_SetString(PyExc_TypeError, "copyreg.dispatch_table is no dict");
+        Py_CLEAR(table);
+    }
+    return table;
+}
+
+/* Put c's reducer where every pickler looks, that the reference is reduced alike alone, in many and
+   by the standard library's pickle. 0 or -1. */
+static int publish_reduce(ref_class *c)
+{
+    if (!c->reduce) {
+        return 0;
+    }
+    PyObject *table = dispatch_table();
+    int status = table ? 0 : -1;
+    if (status == 0) {
+        c->replaced = Py_XNewRef(PyDict_GetItemWithError(table, c->cls));
+        status = !c->replaced && PyErr_Occurred() ? -1 : PyDict_SetItem(table, c->cls, c->reduce);
+    }
+    Py_XDECREF(table);
+    return status;
+}
+
+/* Undo that, unless somebody has put another one there since. 0 or -1. */
+static int withdraw_reduce(ref_class *c)
+{
+    if (!c->reduce) {
+        return 0;
+    }
+    PyObject *table = dispatch_table();
+    int status = table ? 0 : -1;
+    if (status == 0 && PyDict_GetItemWithError(table, c->cls) == c->reduce) {
+        status = c->replaced ? PyDict_SetItem(table, c->cls, c->replaced)
+                             : PyDict_DelItem(table, c->cls);
+    } else if (PyErr_Occurred()) {
+        status = -1;
+    }
+    Py_XDECREF(table);
+    return status;
+}
+
 /* Enter c, in the place of an earlier registration of its class. Takes c also on failure. */
 static int enter_class(ref_state *state, ref_class *c)
 {
-    for (size_t i = 0; i < state->class_count; i++) {
-        if (state->classes[i]->cls == c->cls) {
-            ref_class *old = state->classes[i];
-            state->classes[i] = c;
-            ref_class_drop(old);
-            return 0;
-        }
-    }
+    ref_class *old = ref_class_find(state, c->cls);
     ref_class **grown =
-        PyMem_Realloc(state->classes, (state->class_count + 1) * sizeof(ref_class *));
+        old ? state->classes
+            : PyMem_Realloc(state->classes, (state->class_count + 1) * sizeof(ref_class *));
     if (!grown) {
         ref_class_drop(c);
         PyErr_NoMemory();
         return -1;
     }
     state->classes = grown;
-    state->classes[state->class_count++] = c;
+    if ((old && withdraw_reduce(old) < 0) || publish_reduce(c) < 0) {
+        ref_class_drop(c);
+        return -1;
+    }
+    if (old) {
+        for (size_t i = 0; i < state->class_count; i++) {
+            if (state->classes[i] == old) {
+                state->classes[i] = c;
+            }
+        }
+        ref_class_drop(old);
+    } else {
+        state->classes[state->class_count++] = c;
+    }
     return 0;
 }
 
@@ -195,8 +251,9 @@ PyObject *unregister_ref_call(void *plugin, PyObject *const *args, intptr_t narg
         if (c->cls == args[0]) {
             memmove(state->classes + i, state->classes + i + 1,
                     (--state->class_count - i) * sizeof(ref_class *));
+            int status = withdraw_reduce(c);
             ref_class_drop(c);
-            Py_RETURN_NONE;
+            return status < 0 ? NULL : Py_NewRef(Py_None);
         }
     }
     PyErr_Format(PyExc_ValueError, "unregister_ref: %R is not registered", args[0]);
@@ -227,6 +284,7 @@ static int state_traverse(PyObject *module, visitproc visit, void *arg)
         if (c->refs == 1) { /* else somebody else at work holds what is in it */
             Py_VISIT(c->cls);
             Py_VISIT(c->reduce);
+            Py_VISIT(c->replaced);
             Py_VISIT(c->batch);
             Py_VISIT(c->outer);
             Py_VISIT(c->worker);

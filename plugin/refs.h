@@ -40,12 +40,13 @@ struct object_ref {
 #define REF_CALLABLES 8
 
 typedef struct ref_class {
-    size_t refs;      /* the table, and each use under way */
-    PyObject *cls;    /* owned, as is all below */
-    PyObject *reduce; /* NULL: the class's own way */
-    PyObject *batch;  /* NULL: the callable, row by row */
-    PyObject *outer;  /* called for load.outer; NULL: None */
-    PyObject *worker; /* called for load.worker; NULL: None */
+    size_t refs;        /* the table, and each use under way */
+    PyObject *cls;      /* owned, as is all below */
+    PyObject *reduce;   /* in copyreg.dispatch_table; NULL: the class's own way */
+    PyObject *replaced; /* what reduce took the place of there, or NULL */
+    PyObject *batch;    /* NULL: the callable, row by row */
+    PyObject *outer;    /* called for load.outer; NULL: None */
+    PyObject *worker;   /* called for load.worker; NULL: None */
     PyObject *callables[REF_CALLABLES];
     size_t callable_count;
     size_t arguments; /* of the last reduction; 0: not known */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 import weakref
 from typing import Any, Callable, Iterable, Sequence
@@ -98,6 +99,20 @@ class _RefClass:
         self.callables = callables
         self.outer = outer
         self.worker = worker
+        self.replaced: Any = None  # in copyreg.dispatch_table
+
+    def publish(self) -> None:
+        """Put the reducer where every pickler looks."""
+        if self.reduce is not None:
+            self.replaced = copyreg.dispatch_table.get(self.cls)
+            copyreg.dispatch_table[self.cls] = self.reduce
+
+    def withdraw(self) -> None:
+        if self.reduce is not None and copyreg.dispatch_table.get(self.cls) is self.reduce:
+            if self.replaced is None:
+                del copyreg.dispatch_table[self.cls]
+            else:
+                copyreg.dispatch_table[self.cls] = self.replaced
 
 
 _classes: dict[type, _RefClass] = {}
@@ -126,13 +141,18 @@ def register_ref(
             raise TypeError(f"register_ref: callables must be callable, not {value!r}")
     if len(made) > _CALLABLES:
         raise ValueError(f"register_ref: more than {_CALLABLES} callables")
+    if cls in _classes:
+        _classes[cls].withdraw()
     _classes[cls] = _RefClass(cls, reduce, batch, made, outer, worker)
+    _classes[cls].publish()
 
 
 def unregister_ref(cls: type, /) -> None:
     """Undo register_ref; ValueError if there is nothing to undo."""
-    if _classes.pop(cls, None) is None:
+    known = _classes.pop(cls, None)
+    if known is None:
         raise ValueError(f"unregister_ref: {cls!r} is not registered")
+    known.withdraw()
 
 
 def learn_callable(known: _RefClass, made_by: Any) -> None:
