@@ -10,10 +10,15 @@ import copyreg
 import io
 import pickle
 import struct
+from bisect import bisect_right
+from itertools import islice
 from typing import Any, Callable, Sequence
 
-from . import _pure_write as write
+from . import _pure_pays as pays
+from . import _pure_wire as wire
 from ._pure_read import chunk
+from ._pure_scan import NO_KEY, Decline, Limit
+from ._pure_write import Writer
 
 __all__ = ["Pickler", "Unpickler", "chunk", "dump", "dumps", "load", "loads"]
 
@@ -22,7 +27,11 @@ _BATCH = 1000
 _MIN_ITEMS = 2
 _ATOMS = frozenset((type(None), bool, int, float))
 _BEFORE_HOOKS = frozenset((str, bytes, tuple, dict, list, set, frozenset, bytearray))
-_BUILD_ENDS = (pickle.SETITEM, pickle.SETITEM + pickle.BUILD, pickle.SETITEM + pickle.TUPLE2 + pickle.BUILD)
+_BUILD_ENDS = (
+    pickle.SETITEM,
+    pickle.SETITEM + pickle.BUILD,
+    pickle.SETITEM + pickle.TUPLE2 + pickle.BUILD,
+)
 
 
 class _Framer(pickle._Framer):  # type: ignore[name-defined,misc]
@@ -39,7 +48,12 @@ class _Framer(pickle._Framer):  # type: ignore[name-defined,misc]
         super().commit_frame(force=force)
 
     def end_framing(self) -> None:
-        if self.chunked and not self.frames and self.current_frame and self.current_frame.tell() > 0:
+        if (
+            self.chunked
+            and not self.frames
+            and self.current_frame
+            and self.current_frame.tell() > 0
+        ):
             self.file_write(self.current_frame.getbuffer())
             self.current_frame = None
         super().end_framing()
@@ -62,10 +76,10 @@ class _Row:
 class _Record:
     """What outlives the writing of a chunk: the rows that are to be finished, and the roll."""
 
-    def __init__(self, w: write.Writer, target: Any) -> None:
-        self.roll: Any = bytearray() if write.needs_roll(w) else None  # any object with an identity
+    def __init__(self, w: Writer, target: Any) -> None:
+        self.roll: Any = bytearray() if pays.needs_roll(w) else None  # any object with an identity
         self.rows: dict[int, _Row] = {}
-        self.kept = [seen.obj for seen in w.seen.values() if seen.column > write.NOT_MET]
+        self.kept = [seen.obj for seen in w.seen.values() if seen.column > wire.NOT_MET]
         self.objects = w.columns
         steps: dict[int, list[tuple[int, Any, Any, int, Any]]] = {}
         linked = set()
@@ -75,16 +89,16 @@ class _Record:
             steps.setdefault(row, []).append((position, None, key, index, value))
             while row and row not in linked:
                 linked.add(row)
-                first, _, _, (above, ids) = w.columns[write.bisect_right(firsts, row) - 1]
+                first, _, _, (above, ids) = w.columns[bisect_right(firsts, row) - 1]
                 assert above is not None
                 below = row
                 cell = ids[row - first] if ids is not None else row - first
                 row, position, key, index = above.place(cell)
                 steps.setdefault(row, []).append((position, below, None, 0, None))
         for row, found in steps.items():
-            obj, build = target, write.BUILD_ITEM
+            obj, build = target, wire.BUILD_ITEM
             if row:
-                first, build, objects, _ = w.columns[write.bisect_right(firsts, row) - 1]
+                first, build, objects, _ = w.columns[bisect_right(firsts, row) - 1]
                 obj = objects[row - first]
             found.sort(key=lambda step: step[0])
             self.rows[row] = _Row(obj, row, build, found)
@@ -106,7 +120,9 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             raise ValueError(f"reducers must be 'chunked', 'standard' or None, not {reducers!r}")
         super().__init__(file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback)
         self._chunks = reducers != "standard" and self.proto >= 4
-        self._rolled: dict[int, tuple[_Record, int, Any]] = {}  # id -> record, roll index, the object
+        self._rolled: dict[
+            int, tuple[_Record, int, Any]
+        ] = {}  # id -> record, roll index, the object
         self._columns: dict[int, Any] = {}  # what was written in payloads, by id
         self.framer = _Framer(self._file_write)
         self.write = self.framer.write
@@ -141,7 +157,13 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             return
         if id(obj) in self._rolled:
             self._met(obj)
-        elif (cls is dict or cls is list) and self._chunks and not self.fast and len(obj) >= _MIN_ITEMS and self._save_chunked(obj):
+        elif (
+            (cls is dict or cls is list)
+            and self._chunks
+            and not self.fast
+            and len(obj) >= _MIN_ITEMS
+            and self._save_chunked(obj)
+        ):
             pass
         elif cls in _BEFORE_HOOKS:  # before reducer_override, which pickle's Python code asks first
             self.dispatch[cls](self, obj)
@@ -158,7 +180,9 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             return
         size = len(obj)
         self._batches(
-            (self._save_pair, iter(obj.items())), pickle.SETITEMS, lambda: self._check(len(obj) == size, "dictionary")
+            (self._save_pair, iter(obj.items())),
+            pickle.SETITEMS,
+            lambda: self._check(len(obj) == size, "dictionary"),
         )
 
     def _save_list(self, obj: list[Any]) -> None:
@@ -185,7 +209,11 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         self.memoize(obj)
         size = len(obj)
         if size:
-            self._batches((self.save, iter(obj)), pickle.ADDITEMS, lambda: self._check(len(obj) == size, "set"))
+            self._batches(
+                (self.save, iter(obj)),
+                pickle.ADDITEMS,
+                lambda: self._check(len(obj) == size, "set"),
+            )
 
     def _save_str(self, obj: str) -> None:
         if self.bin:
@@ -197,7 +225,12 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         self.write(pickle.UNICODE + text.encode("raw-unicode-escape") + b"\n")
         self.memoize(obj)
 
-    dispatch[dict], dispatch[list], dispatch[set], dispatch[str] = _save_dict, _save_list, _save_set, _save_str
+    dispatch[dict], dispatch[list], dispatch[set], dispatch[str] = (
+        _save_dict,
+        _save_list,
+        _save_set,
+        _save_str,
+    )
 
     def save_reduce(
         self,
@@ -237,8 +270,10 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         if not same:
             raise RuntimeError(f"{what} changed size during iteration")
 
-    def _batches(self, items: tuple[Callable[[Any], None], Any], end: bytes, check: Callable[[], None]) -> None:
-        """As the C pickler has it: after a full batch comes another one, even if nothing is left."""
+    def _batches(
+        self, items: tuple[Callable[[Any], None], Any], end: bytes, check: Callable[[], None]
+    ) -> None:
+        """As the C pickler has it: after a full batch comes another one, though nothing is left."""
         save, rest = items
         n = _BATCH
         while n == _BATCH:
@@ -258,7 +293,13 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         known = self.memo.get(id(obj))
         if known is not None:
             return int(known[0])
-        return write.ROLLED if id(obj) in self._rolled else write.COLUMN if id(obj) in self._columns else write.ABSENT
+        return (
+            wire.ROLLED
+            if id(obj) in self._rolled
+            else wire.COLUMN
+            if id(obj) in self._columns
+            else wire.ABSENT
+        )
 
     def _write_chunk_callable(self) -> None:
         self.framer.chunked = True
@@ -274,7 +315,13 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             else:
                 self.write(pickle.EXT4 + struct.pack("<i", code))
         else:
-            self.write(pickle.SHORT_BINUNICODE + b"\x06torshi" + pickle.SHORT_BINUNICODE + b"\x05chunk" + pickle.STACK_GLOBAL)
+            self.write(
+                pickle.SHORT_BINUNICODE
+                + b"\x06torshi"
+                + pickle.SHORT_BINUNICODE
+                + b"\x05chunk"
+                + pickle.STACK_GLOBAL
+            )
             self.memoize(chunk)
 
     def _write_payload(self, payload: bytes) -> None:
@@ -284,7 +331,11 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         elif n < self.framer._FRAME_SIZE_TARGET:
             self.write(pickle.BINBYTES + struct.pack("<I", n) + payload)
         else:
-            header = pickle.BINBYTES + struct.pack("<I", n) if n <= 0xFFFFFFFF else pickle.BINBYTES8 + struct.pack("<Q", n)
+            header = (
+                pickle.BINBYTES + struct.pack("<I", n)
+                if n <= 0xFFFFFFFF
+                else pickle.BINBYTES8 + struct.pack("<Q", n)
+            )
             self._write_large_bytes(header, payload)
 
     def _write_index(self, index: int) -> None:
@@ -296,36 +347,43 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             self.write(pickle.BININT + struct.pack("<i", index))
 
     # ---- targets
-    def _encode_block(self, target: Any, start: int, block: int) -> tuple[write.Writer | None, list[Any], list[Any], int]:
-        """The next rows as a chunk (None: they are better off as opcodes), keys, values, block size."""
-        hooks = getattr(self, "reducer_override", None) is not None or getattr(self, "dispatch_table", None) is not None
+    def _encode_block(
+        self, target: Any, start: int, block: int
+    ) -> tuple[Writer | None, list[Any], list[Any], int]:
+        """The next rows as a chunk (None: better off as opcodes), keys, values, block size."""
+        hooks = (
+            getattr(self, "reducer_override", None) is not None
+            or getattr(self, "dispatch_table", None) is not None
+        )
         is_dict = type(target) is dict
         while True:
             if is_dict:
-                pairs = list(write.islice(target.items(), start, start + block))
+                pairs = list(islice(target.items(), start, start + block))
                 keys, values = [key for key, _ in pairs], [value for _, value in pairs]
             else:
                 keys, values = [], target[start : start + block]
-            w = write.Writer(self.memo_find, hooks)
-            if not values or not write.worth_trying(w, values) or not w.keys_are_plain(keys, 1):
+            w = Writer(self.memo_find, hooks)
+            if not values or not pays.worth_trying(w, values) or not w.keys_are_plain(keys, 1):
                 return None, keys, values, block
-            w = write.Writer(self.memo_find, hooks)
+            w = Writer(self.memo_find, hooks)
             try:
-                write.encode_rows(w, target, keys, values, max(len(target) - start - len(values), 0), start)
-            except write.Decline:
+                pays.encode_rows(
+                    w, target, keys, values, max(len(target) - start - len(values), 0), start
+                )
+            except Decline:
                 return None, keys, values, block
-            except write.Limit:
+            except Limit:
                 if len(values) == 1:
                     return None, keys, values, block
                 block = (len(values) + 1) // 2
                 continue
-            return (w if write.pays(w, chunk) else None), keys, values, block
+            return (w if pays.pays(w, chunk) else None), keys, values, block
 
     def _save_chunked(self, target: Any) -> bool:
         """Write a dict or list in chunks; False, with nothing written, when that does not pay."""
         size = len(target)
         is_dict = type(target) is dict
-        w, _, values, block = self._encode_block(target, 0, write.MAX_ROWS)
+        w, _, values, block = self._encode_block(target, 0, wire.MAX_ROWS)
         if w is None:
             return False
         self._write_block(w, target, True)
@@ -358,10 +416,10 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             if i % _BATCH == _BATCH - 1 or i + 1 == len(values):
                 self.write(pickle.SETITEMS if is_dict else pickle.APPENDS)
 
-    def _write_block(self, w: write.Writer, target: Any, first: bool) -> None:
+    def _write_block(self, w: Writer, target: Any, first: bool) -> None:
         record = _Record(w, target)
         for obj in record.kept:
-            if self.memo_find(obj) == write.ABSENT:
+            if self.memo_find(obj) == wire.ABSENT:
                 self._columns[id(obj)] = obj
         for start, _, objects, _ in w.columns:
             for i, obj in enumerate(objects):
@@ -418,11 +476,11 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             if not pushed:
                 self._push(record, row.obj, row.index)
                 pushed = True
-            if row.build == write.BUILD_STATE:
+            if row.build == wire.BUILD_STATE:
                 self.write(pickle.EMPTY_DICT)
-            elif row.build == write.BUILD_SLOTS:
+            elif row.build == wire.BUILD_SLOTS:
                 self.write(pickle.NONE + pickle.EMPTY_DICT)
-            if key is write.NO_KEY:
+            if key is NO_KEY:
                 self._write_index(index)
             else:
                 self.save(key)
@@ -448,7 +506,9 @@ def dump(
     reducers: str | None = None,
 ) -> None:
     """pickle.dump with `reducers=`."""
-    Pickler(file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback, reducers=reducers).dump(obj)
+    Pickler(
+        file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback, reducers=reducers
+    ).dump(obj)
 
 
 def dumps(
@@ -461,18 +521,39 @@ def dumps(
 ) -> bytes:
     """pickle.dumps with `reducers=`."""
     file = io.BytesIO()
-    Pickler(file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback, reducers=reducers).dump(obj)
+    Pickler(
+        file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback, reducers=reducers
+    ).dump(obj)
     return file.getvalue()
 
 
-def load(file: Any, *, fix_imports: bool = True, encoding: str = "ASCII", errors: str = "strict", buffers: Any = None) -> Any:
+def load(
+    file: Any,
+    *,
+    fix_imports: bool = True,
+    encoding: str = "ASCII",
+    errors: str = "strict",
+    buffers: Any = None,
+) -> Any:
     """pickle.load."""
-    return Unpickler(file, fix_imports=fix_imports, encoding=encoding, errors=errors, buffers=buffers).load()
+    return Unpickler(
+        file, fix_imports=fix_imports, encoding=encoding, errors=errors, buffers=buffers
+    ).load()
 
 
-def loads(data: Any, /, *, fix_imports: bool = True, encoding: str = "ASCII", errors: str = "strict", buffers: Any = None) -> Any:
+def loads(
+    data: Any,
+    /,
+    *,
+    fix_imports: bool = True,
+    encoding: str = "ASCII",
+    errors: str = "strict",
+    buffers: Any = None,
+) -> Any:
     """pickle.loads."""
     if isinstance(data, str):
         raise TypeError("a bytes-like object is required, not 'str'")
     file = io.BytesIO(data)
-    return Unpickler(file, fix_imports=fix_imports, encoding=encoding, errors=errors, buffers=buffers).load()
+    return Unpickler(
+        file, fix_imports=fix_imports, encoding=encoding, errors=errors, buffers=buffers
+    ).load()

@@ -1,4 +1,4 @@
-"""torshi.chunk in pure Python: what docs/format.md specifies, with the C reader's results and messages."""
+"""torshi.chunk in pure Python: docs/format.md, with the C reader's results and messages."""
 
 from __future__ import annotations
 
@@ -226,7 +226,9 @@ class _Reader:
     def read_float_const(self, c: _Column) -> list[Any]:
         raw = self.span(8)
         value = struct.unpack("<d", raw)[0]
-        return [value] * c.n if value == value else [struct.unpack("<d", raw)[0] for _ in range(c.n)]
+        return (
+            [value] * c.n if value == value else [struct.unpack("<d", raw)[0] for _ in range(c.n)]
+        )
 
     def read_str(self, c: _Column) -> list[Any]:
         sizes = self.lens(c.n, c.width)
@@ -321,7 +323,9 @@ class _Reader:
     def read_struct(self, c: _Column) -> list[Any]:
         at = self.reserve(c.n)
         names, columns = self.fields(c, _PLAIN)
-        rows: list[Any] = [dict(zip(names, row)) for row in zip(*columns)] if names else [{} for _ in range(c.n)]
+        rows: list[Any] = (
+            [dict(zip(names, row)) for row in zip(*columns)] if names else [{} for _ in range(c.n)]
+        )
         return self.place(at, rows)
 
     def read_list(self, c: _Column) -> list[Any]:
@@ -375,7 +379,9 @@ class _Reader:
         callee = self.external()
         count = self.count(0, _MAX_ARITY)
         columns = self.columns(c, count, c.below)
-        return [callee(*row) for row in zip(*columns)] if columns else [callee() for _ in range(c.n)]
+        return (
+            [callee(*row) for row in zip(*columns)] if columns else [callee() for _ in range(c.n)]
+        )
 
     def read_reference(self, c: _Column) -> list[Any]:
         at = self.reserve(c.n)
@@ -443,6 +449,18 @@ def _build(instance: Any, state: Any, slots: bool) -> None:
             attributes[name] = value
 
 
+def _fill_all(target: Any, payload: Any, roll: list[Any] | None, externals: tuple[Any, ...]) -> Any:
+    if isinstance(target, type):
+        target = _new(target)
+        if not isinstance(target, (dict, list)):
+            raise TypeError(
+                f"torshi.chunk: the class must make a dict or a list, not {type(target).__name__}"
+            )
+    for part in payload if type(payload) is tuple else (payload,):
+        _fill(target, part, roll, externals)
+    return target
+
+
 def _fill(target: Any, payload: bytes, roll: list[Any] | None, externals: tuple[Any, ...]) -> Any:
     reader = _Reader(payload, roll, externals)
     rows = reader.uvar()
@@ -460,7 +478,7 @@ def _fill(target: Any, payload: bytes, roll: list[Any] | None, externals: tuple[
 
 def _fill_rows(reader: _Reader, rows: int, target: Any, roll: list[Any] | None) -> Any:
     reader.rolled.append(target)
-    is_dict = type(target) is dict
+    is_dict = isinstance(target, dict)
     items = reader.column(rows, 1, _PLAIN if is_dict else _ALL)
     values = reader.column(rows, 1, _ALL) if is_dict else []
     if reader.pos != reader.end:
@@ -469,30 +487,48 @@ def _fill_rows(reader: _Reader, rows: int, target: Any, roll: list[Any] | None) 
         for key, value in zip(items, values):
             target[key] = value
     else:
-        target.extend(items)
+        _extend(target, items)
     if roll is not None:
         roll.extend(reader.rolled)
     return target
 
 
+def _extend(target: Any, items: list[Any]) -> None:
+    """As APPENDS does it."""
+    try:
+        extend = target.extend
+    except AttributeError:
+        for item in items:
+            target.append(item)
+    else:
+        extend(items)
+
+
+def _is_payload(obj: Any) -> bool:
+    return type(obj) is bytes or (type(obj) is tuple and all(type(part) is bytes for part in obj))
+
+
 def chunk(*args: Any, **kwargs: Any) -> Any:
     """chunk(target, payload, roll=None, /, *externals)
 
-    Fill a dict or list from a payload of columns and return it, or return roll[index] for
-    chunk(roll, index). docs/format.md says what a payload is.
+    Fill a dict or list, or a new one of a class derived from these, from a payload of columns and
+    return it, or return roll[index] for chunk(roll, index). docs/format.md says what a payload is.
     """
     if kwargs:
         raise TypeError("torshi.chunk takes no keyword arguments")
     if len(args) < 2:
         raise TypeError(f"torshi.chunk expected at least 2 arguments, got {len(args)}")
     target, payload = args[:2]
-    if type(payload) is bytes:
-        if type(target) is not dict and type(target) is not list:
-            raise TypeError(f"torshi.chunk: target must be a dict or a list, not {type(target).__name__}")
+    if _is_payload(payload):
+        is_class = isinstance(target, type) and issubclass(target, (dict, list))
+        if type(target) is not dict and type(target) is not list and not is_class:
+            raise TypeError(
+                f"torshi.chunk: target must be a dict or a list, not {type(target).__name__}"
+            )
         roll = args[2] if len(args) > 2 else None
         if len(args) > 2 and type(roll) is not list:
             raise TypeError(f"torshi.chunk: roll must be a list, not {type(roll).__name__}")
-        return _fill(target, payload, roll, args[3:])
+        return _fill_all(target, payload, roll, args[3:])
     if type(payload) is not int:
         raise TypeError(f"torshi.chunk: payload must be bytes, not {type(payload).__name__}")
     if len(args) > 2:

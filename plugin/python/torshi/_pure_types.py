@@ -1,5 +1,5 @@
-"""What the pure-Python writer knows about types: the twin of plugin/types.c and plugin/values.c, and
-of the engine's test for the default path."""
+"""What the pure-Python writer knows about types: the twin of plugin/types.c and plugin/values.c,
+and of the engine's test for the default path."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TypeEntry:
         return found
 
 
-# ---- slots -----------------------------------------------------------------------------------------
+# ---- slots ---------------------------------------------------------------------------------------
 def _mangle(owner: type, name: str) -> str:
     stripped = owner.__name__.lstrip("_")
     if not name.startswith("__") or (len(name) >= 4 and name.endswith("__")) or not stripped:
@@ -90,15 +90,19 @@ def _find_slots(entry: TypeEntry) -> bool:
             descriptor = look_up(entry.type, name)
             if type(descriptor) is not types.MemberDescriptorType or descriptor.__name__ != name:
                 return False
-            entry.slots.append((descriptor.__name__, descriptor))  # the object that others will meet
+            entry.slots.append(
+                (descriptor.__name__, descriptor)
+            )  # the object that others will meet
     return len({name for name, _ in entry.slots}) == len(entry.slots)
 
 
-# ---- the default path --------------------------------------------------------------------------------
+# ---- the default path ----------------------------------------------------------------------------
 def _reduces_by_default(cls: type) -> bool:
     meta = type(cls)
     if (
-        not _has_objects_own(cls, "__getattribute__", "__reduce_ex__", "__class__", "__reduce__", "__getstate__")
+        not _has_objects_own(
+            cls, "__getattribute__", "__reduce_ex__", "__class__", "__reduce__", "__getstate__"
+        )
         or look_up(cls, "__getattr__") is not _ABSENT
         or issubclass(cls, (type, list, dict))
     ):
@@ -118,24 +122,32 @@ def _reduces_by_default(cls: type) -> bool:
     )
 
 
-def _known_slot_names(cls: type) -> list[str] | None:
-    """copyreg's list, where it has been made or is not needed."""
+def _slot_names(cls: type) -> list[str] | None:
+    """copyreg's list, made now where it was not yet; None where the class is unusual."""
     names = cls.__dict__.get("__slotnames__", _ABSENT)
     if names is not _ABSENT:
         return names if type(names) is list else None
+    any_slots = False
     for base in cls.__mro__:
-        if base.__flags__ & _HEAPTYPE:
-            if "__slots__" in base.__dict__:
+        if not base.__flags__ & _HEAPTYPE:
+            if base is not object:
                 return None
-        elif base is not object:
+            continue
+        slots = base.__dict__.get("__slots__", _ABSENT)
+        any_slots |= slots is not _ABSENT
+        if slots is _ABSENT or type(slots) is str:
+            continue
+        if type(slots) not in (tuple, list) or any(type(slot) is not str for slot in slots):
             return None
-    return []
+    if not any_slots:
+        return []
+    return copyreg._slotnames(cls) if type(cls) is type else None  # type: ignore[attr-defined]
 
 
 def _is_default_type(cls: type) -> bool:
     if not _reduces_by_default(cls) or cls in copyreg.dispatch_table:
         return False
-    names = _known_slot_names(cls)
+    names = _slot_names(cls)
     if names is None:
         return False
     for name in names:
@@ -160,10 +172,12 @@ def is_default_instance(obj: Any, has_dict: bool) -> bool:
     if not has_dict:
         return True
     attributes = attributes_of(obj)
-    return type(attributes) is dict and all(type(name) is str and name not in _SPECIAL for name in attributes)
+    return type(attributes) is dict and all(
+        type(name) is str and name not in _SPECIAL for name in attributes
+    )
 
 
-# ---- values ------------------------------------------------------------------------------------------
+# ---- values --------------------------------------------------------------------------------------
 def _is_function_of(function: Any, module: types.ModuleType, qualname: str) -> bool:
     return (
         isinstance(function, types.FunctionType)
@@ -180,7 +194,8 @@ def _is_uuid(cls: type) -> bool:
         and isinstance(module, types.ModuleType)
         and module.__dict__.get("UUID") is cls
         and all(
-            _is_function_of(look_up(cls, name), module, f"UUID.{name}") for name in ("__getstate__", "__setstate__", "__init__")
+            _is_function_of(look_up(cls, name), module, f"UUID.{name}")
+            for name in ("__getstate__", "__setstate__", "__init__")
         )
         and _has_objects_own(cls, "__reduce_ex__", "__reduce__", "__new__", "__getattribute__")
         and look_up(cls, "__getnewargs__") is _ABSENT
@@ -224,14 +239,24 @@ def _is_decimal(cls: type) -> bool:
     )
 
 
-_DATES = {datetime.date: DATE, datetime.datetime: DATETIME, datetime.time: TIME, datetime.timedelta: TIMEDELTA}
+_DATES = {
+    datetime.date: DATE,
+    datetime.datetime: DATETIME,
+    datetime.time: TIME,
+    datetime.timedelta: TIMEDELTA,
+}
 
 
 def _value_form(cls: type) -> int:
     form = _DATES.get(cls) if not cls.__flags__ & _HEAPTYPE else None
     if form is not None:
         return form
-    for test, form in ((_is_decimal, DECIMAL), (_is_uuid, UUID), (_is_enum, ENUM), (_is_fraction, FRACTION)):
+    for test, form in (
+        (_is_decimal, DECIMAL),
+        (_is_uuid, UUID),
+        (_is_enum, ENUM),
+        (_is_fraction, FRACTION),
+    ):
         if test(cls):
             return form
     return PENDING
@@ -254,7 +279,11 @@ def make_entry(obj: Any, hooks: bool) -> TypeEntry:
         entry.form = form
         return entry
     has_dict = cls.__dictoffset__ != 0
-    if cls.__flags__ & _HEAPTYPE and is_default_instance(obj, has_dict) and look_up(cls, "__setstate__") is _ABSENT:
+    if (
+        cls.__flags__ & _HEAPTYPE
+        and is_default_instance(obj, has_dict)
+        and look_up(cls, "__setstate__") is _ABSENT
+    ):
         entry.has_dict = has_dict
         if _find_slots(entry):
             entry.form = INSTANCE
@@ -287,5 +316,8 @@ def is_known_value(obj: Any, entry: TypeEntry, is_plain: Any) -> bool:
         value = enum_value(obj)
         return value is not _ABSENT and is_plain(value)
     if form == FRACTION:
-        return type(entry.slot(obj, "_numerator")) is int and type(entry.slot(obj, "_denominator")) is int
+        return (
+            type(entry.slot(obj, "_numerator")) is int
+            and type(entry.slot(obj, "_denominator")) is int
+        )
     return False
