@@ -100,10 +100,72 @@ void roll_set(decoder *d, size_t at, PyObject *const *rows, size_t n)
 }
 
 /* ---- filling ------------------------------------------------------------------------------- */
+/* An instance of a subclass of dict, as SETITEMS does it; steals both arrays. 0 or -1. */
+static int set_items(PyObject *target, PyObject **keys, PyObject **values, size_t rows)
+{
+    const PyMappingMethods *methods = Py_TYPE(target)->tp_as_mapping;
+    bool plain = methods->mp_ass_subscript == PyDict_Type.tp_as_mapping->mp_ass_subscript;
+    int status = 0;
+    for (size_t i = 0; i < rows && status == 0; i++) {
+        status = plain ? PyDict_SetItem(target, keys[i], values[i])
+                       : PyObject_SetItem(target, keys[i], values[i]);
+    }
+    release_refs(keys, rows);
+    release_refs(values, rows);
+    return status;
+}
+
+/* An instance of a subclass of list, as APPENDS does it; steals the array. 0 or -1. */
+static int extend_list(const torshi_objects *objects, PyObject *target, PyObject **values,
+                       size_t rows)
+{
+    PyObject *items = objects->make_list(values, (intptr_t)rows);
+    PyObject *extend = items ? PyObject_GetAttrString(target, "extend") : NULL;
+    PyObject *result = NULL;
+    int status = -1;
+    if (extend) {
+        result = PyObject_CallOneArg(extend, items);
+        status = result ? 0 : -1;
+    } else if (items && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        status = 0;
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items) && status == 0; i++) {
+            result = PyObject_CallMethod(target, "append", "O", PyList_GET_ITEM(items, i));
+            status = result ? 0 : -1;
+            Py_CLEAR(result);
+        }
+    }
+    Py_XDECREF(result);
+    Py_XDECREF(extend);
+    Py_XDECREF(items);
+    return status;
+}
+
+/* Put rows into the target: for a dict, keys and values; for a list, keys are its items. Steals the
+   arrays. 0 or -1. */
+static int fill_rows(decoder *d, PyObject *target, PyObject **keys, PyObject **values, size_t rows,
+                     intptr_t more)
+{
+    int status;
+    if (PyDict_CheckExact(target) || PyList_CheckExact(target)) {
+        hashing_begins(d);
+        status = PyDict_CheckExact(target)
+                     ? d->objects->fill_dict(target, keys, values, (intptr_t)rows, more)
+                     : d->objects->fill_list(target, keys, (intptr_t)rows, more);
+        hashing_ends(d);
+        return status;
+    }
+    wake_collector(d);
+    status = PyDict_Check(target) ? set_items(target, keys, values, rows)
+                                  : extend_list(d->objects, target, keys, rows);
+    rest_collector(d);
+    return status;
+}
+
 /* Read the payload into target, then extend the roll. 0; -1 with an exception or a status. */
 static int fill_target(decoder *d, PyObject *target, PyObject *roll)
 {
-    bool is_dict = PyDict_CheckExact(target);
+    bool is_dict = PyDict_Check(target);
     size_t rows;
     uint64_t following;
     if (!torshi_read_rows(&d->cursor, &rows, &following)) {
@@ -138,10 +200,7 @@ static int fill_target(decoder *d, PyObject *target, PyObject *roll)
         }
         return -1;
     }
-    hashing_begins(d);
-    int status = is_dict ? d->objects->fill_dict(target, keys, values, (intptr_t)rows, more)
-                         : d->objects->fill_list(target, keys, (intptr_t)rows, more);
-    hashing_ends(d);
+    int status = fill_rows(d, target, keys, values, rows, more);
     if (status < 0 || !roll) {
         return status;
     }
@@ -160,12 +219,52 @@ static void raise_wrong_type(const char *what, PyObject *got)
     }
 }
 
+/* The object to be filled: `given`, or cls.__new__(cls) where it is a class. New reference. */
+static PyObject *find_target(const torshi_objects *objects, PyObject *given)
+{
+    PyObject *target = NULL;
+    if (!PyType_Check(given)) {
+        return Py_NewRef(given);
+    }
+    if (objects->make_instances(given, NULL, 0, 0, 1, NULL, 1, &target) < 0) {
+        return NULL;
+    }
+    if (!PyDict_Check(target) && !PyList_Check(target)) {
+        raise_wrong_type("the class must make a dict or a list", target);
+        Py_CLEAR(target);
+    }
+    return target;
+}
+
+static int fill_payload(decoder *d, PyObject *target, PyObject *payload, PyObject *roll)
+{
+    torshi_cursor_init(&d->cursor, PyBytes_AS_STRING(payload), (size_t)PyBytes_GET_SIZE(payload));
+    int status = fill_target(d, target, roll);
+    if (status < 0 && !PyErr_Occurred()) {
+        raise_status(d);
+    }
+    return status;
+}
+
+/* The payload, or one after the other. 0 or -1 with an exception. */
+static int fill_payloads(decoder *d, PyObject *target, PyObject *payload, PyObject *roll)
+{
+    if (PyBytes_CheckExact(payload)) {
+        return fill_payload(d, target, payload, roll);
+    }
+    int status = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(payload) && status == 0; i++) {
+        status = fill_payload(d, target, PyTuple_GET_ITEM(payload, i), roll);
+        release_refs(d->rolled, d->rolled_count);
+        d->rolled_count = 0;
+    }
+    return status;
+}
+
 /* chunk(target, payload[, roll, *externals]); arguments checked but for roll's type. */
 static PyObject *fill_chunk(plugin_state *plugin, torshi_load *load, PyObject *const *args,
                             intptr_t nargs)
 {
-    PyObject *target = args[0];
-    PyObject *payload = args[1];
     PyObject *roll = nargs > 2 ? args[2] : NULL;
     if (roll && !PyList_CheckExact(roll)) {
         raise_wrong_type("roll must be a list", roll);
@@ -186,14 +285,15 @@ static PyObject *fill_chunk(plugin_state *plugin, torshi_load *load, PyObject *c
     for (intptr_t i = 0; i < nargs; i++) {
         Py_INCREF(args[i]);
     }
-    torshi_cursor_init(&d.cursor, PyBytes_AS_STRING(payload), (size_t)PyBytes_GET_SIZE(payload));
-    rest_collector(&d);
-    if (fill_target(&d, target, roll) == 0) {
-        result = Py_NewRef(target);
-    } else if (!PyErr_Occurred()) {
-        raise_status(&d);
+    PyObject *target = find_target(plugin->objects, args[0]);
+    if (target) {
+        rest_collector(&d);
+        if (fill_payloads(&d, target, args[1], roll) == 0) {
+            result = Py_NewRef(target);
+        }
+        wake_collector(&d);
+        Py_DECREF(target);
     }
-    wake_collector(&d);
     ref_load_end(d.own_load);
     release_refs(d.rolled, d.rolled_count);
     PyMem_Free(d.rolled);
@@ -225,6 +325,28 @@ static PyObject *get_rolled(PyObject *roll, PyObject *index)
     return Py_NewRef(PyList_GET_ITEM(roll, (Py_ssize_t)i));
 }
 
+/* A bytes object, or a tuple of them. */
+static bool is_payload(PyObject *obj)
+{
+    if (!PyTuple_CheckExact(obj)) {
+        return PyBytes_CheckExact(obj);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(obj); i++) {
+        if (!PyBytes_CheckExact(PyTuple_GET_ITEM(obj, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A class whose instances are dicts or lists. */
+static bool is_container(PyObject *obj)
+{
+    return PyType_Check(obj) &&
+           PyType_FastSubclass((PyTypeObject *)obj,
+                               Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS);
+}
+
 PyObject *chunk_load(void *plugin, torshi_load *load, PyObject *const *args, intptr_t nargs)
 {
     if (nargs < 2) {
@@ -232,8 +354,8 @@ PyObject *chunk_load(void *plugin, torshi_load *load, PyObject *const *args, int
                      (Py_ssize_t)nargs);
         return NULL;
     }
-    if (PyBytes_CheckExact(args[1])) {
-        if (PyList_CheckExact(args[0]) || PyDict_CheckExact(args[0])) {
+    if (is_payload(args[1])) {
+        if (PyList_CheckExact(args[0]) || PyDict_CheckExact(args[0]) || is_container(args[0])) {
             return fill_chunk(plugin, load, args, nargs);
         }
         raise_wrong_type("target must be a dict or a list", args[0]);

@@ -102,7 +102,8 @@ static const torshi_row rows[] = {
      .call = chunk_call,
      .doc =
          "chunk($module, target, payload, roll=None, /, *externals)\n--\n\n"
-         "Fill target, a dict or list, from payload (docs/format.md) and return it.\n\n"
+         "Fill target, a dict or list, or a new one of a class derived from these, from payload\n"
+         "(docs/format.md) and return it.\n\n"
          "Mutable objects made on the way are appended to roll; chunk(roll, index) fetches one."},
     {.kind = TORSHI_ROW_LOADER, .module = "torshi", .name = "chunk", .load = chunk_load},
     {.kind = TORSHI_ROW_SAVER,
@@ -142,6 +143,14 @@ static const torshi_row rows[] = {
      .call = survey_call,
      .doc = "_survey($module, x, watch, /)\n--\n\n"
             "The types of the leaves of a nested collection, and those leaves that are watched."},
+    {.kind = TORSHI_ROW_FUNCTION,
+     .module = "torshi",
+     .name = "_encode",
+     .call = encode_call,
+     .doc =
+         "_encode($module, container, mode, always, /)\n--\n\n"
+         "Columns of a dict or list for a reducer: None, or (arguments of chunk from the payload\n"
+         "on, pairs to set later, numbers of those whose value nobody else has)."},
     {.kind = TORSHI_ROW_FUNCTION,
      .module = "torshi",
      .name = "object_ref",

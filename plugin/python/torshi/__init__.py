@@ -15,9 +15,11 @@ from pickle import PickleBuffer, PickleError, PicklingError, UnpicklingError
 
 from ._engine import engine as _engine
 from ._install import install, uninstall
+from ._register import Chunked, reducer, register, unregister
 
 __version__ = "0.1.0"
 __all__ = [
+    "Chunked",
     "ObjectRef",
     "PickleBuffer",
     "PickleError",
@@ -39,12 +41,15 @@ __all__ = [
     "loads",
     "native",
     "object_ref",
+    "reducer",
     "ref_count",
     "ref_counts",
+    "register",
     "register_ref",
     "registry",
     "to_serialize",
     "uninstall",
+    "unregister",
     "unregister_ref",
 ]
 
@@ -96,7 +101,7 @@ else:
         raise ImportError(f"plugin {path}: this Python has no native torshi engine", path=path)
 
 # So that they pickle under the name they have everywhere: built in, extension or pure Python.
-for _function in (dump, dumps, load, loads, function, load_plugin, registry):
+for _function in (dump, dumps, load, loads, function, load_plugin, registry, register, unregister, reducer, Chunked):
     _function.__module__ = __name__
 del _function
 

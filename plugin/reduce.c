@@ -1,0 +1,374 @@
+/*
+ * reduce.c - torshi._encode: the columns of a dict or list, outside of any dump.
+ *
+ * A reducer returns (torshi.chunk, (target, payload, ...), state, None, items), and what is not in
+ * the payload has to be in `items`. So a payload holds immutable values alone ("flat"), or, where
+ * the caller vouches that what is below belongs to the container, plain containers as well. Then it
+ * must be all or nothing: items can only be set in the target itself.
+ */
+#include "reduce.h"
+
+#include "encode_ref.h"
+#include "finish.h"
+
+/* Flat; nested where that can be; the same, each row below having a single owner. */
+#define MODE_FLAT 0
+#define MODE_NESTED 1
+#define MODE_SINGLE 2
+
+/* Dicts with fewer keys are often alike, and a pickler writes each key once: it is counted as if it
+   had been met before. */
+#define MANY_KEYS 64
+
+/* A container on its way into payloads. */
+typedef struct reduction {
+    chunk_writer *w;
+    PyObject *container; /* borrowed */
+    bool is_dict;
+    int mode;
+    PyObject **keys, **values; /* owned arrays of borrowed references; keys of a dict */
+    size_t n;
+    PyObject *payloads; /* owned list */
+    PyObject *items;    /* owned list: what is set later, pairs */
+    PyObject *owned;    /* owned list: numbers of those items that nobody else has */
+    int64_t cost, bound;
+    bool has_roll;
+} reduction;
+
+static void reduction_clear(reduction *r)
+{
+    PyMem_Free(r->keys);
+    PyMem_Free(r->values);
+    Py_CLEAR(r->payloads);
+    Py_CLEAR(r->items);
+    Py_CLEAR(r->owned);
+}
+
+static int take_entries(reduction *r)
+{
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    size_t i = 0;
+    r->n = (size_t)(r->is_dict ? PyDict_GET_SIZE(r->container) : PyList_GET_SIZE(r->container));
+    r->values = PyMem_Calloc(r->n + 1, sizeof(PyObject *));
+    r->keys = r->is_dict ? PyMem_Calloc(r->n + 1, sizeof(PyObject *)) : NULL;
+    if (!r->values || (r->is_dict && !r->keys)) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (!r->is_dict) {
+        for (; i < r->n; i++) {
+            r->values[i] = PyList_GET_ITEM(r->container, (Py_ssize_t)i);
+        }
+        return 0;
+    }
+    while (i < r->n && PyDict_Next(r->container, &position, &key, &value)) {
+        r->keys[i] = key;
+        r->values[i++] = value;
+    }
+    return 0;
+}
+
+/* ---- what is set later --------------------------------------------------------------------------
+ */
+static int64_t index_cost(size_t index)
+{
+    return index <= 0xff ? 2 : index <= 0xffff ? 3 : 5;
+}
+
+static int add_item(reduction *r, size_t row)
+{
+    PyObject *value = r->values[row], *number = NULL;
+    PyObject *key = r->is_dict ? Py_NewRef(r->keys[row]) : PyLong_FromSize_t(row);
+    PyObject *pair = key ? PyTuple_Pack(2, key, value) : NULL;
+    int status = pair ? PyList_Append(r->items, pair) : -1;
+    /* the pair and the container have it */
+    if (status == 0 && (PyDict_CheckExact(value) || PyList_CheckExact(value)) &&
+        Py_REFCNT(value) == 2) {
+        number = PyLong_FromSsize_t(PyList_GET_SIZE(r->items) - 1);
+        status = number ? PyList_Append(r->owned, number) : -1;
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(pair);
+    Py_XDECREF(key);
+    return status;
+}
+
+/* None in the place of whatever is not plain. ENC_OK or ENC_ERROR. */
+static int take_plain_values(reduction *r, size_t start, size_t rows, span *values)
+{
+    chunk_writer *w = r->w;
+    PyObject **plain = arena_alloc(&w->arena, rows, sizeof(*plain));
+    if (!plain) {
+        return ENC_ERROR;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        PyObject *value = r->values[start + i];
+        plain[i] = is_plain_value(w, value, 1) ? value : Py_None;
+    }
+    *values = span_of(plain, rows);
+    return w->failed ? ENC_ERROR : ENC_OK;
+}
+
+/* The items of a flat block. */
+static int add_plain_items(reduction *r, size_t start, const span *values)
+{
+    for (size_t i = 0; i < values->n; i++) {
+        if (span_at(values, i) == r->values[start + i]) {
+            continue;
+        }
+        r->w->bound--; /* its None stands for nothing */
+        r->w->extra += r->is_dict ? key_cost(r->keys[start + i]) : index_cost(start + i);
+        if (add_item(r, start + i) < 0) {
+            return ENC_ERROR;
+        }
+    }
+    return ENC_OK;
+}
+
+static bool has_shared_rows(const chunk_writer *w)
+{
+    for (size_t i = 0; w->seen.used && i <= w->seen.mask; i++) {
+        if (w->seen.entries[i].obj && w->seen.entries[i].column == ROW_SERIAL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The items of a nested block, which must be the target's own. What is shared by rows and perhaps
+   by what is set later, or by another block, cannot be told apart: decline. */
+static int add_pending_items(reduction *r, size_t start, size_t rows)
+{
+    chunk_writer *w = r->w;
+    if ((w->pending_count || rows < r->n || r->mode == MODE_SINGLE) && has_shared_rows(w)) {
+        return ENC_DECLINE;
+    }
+    for (size_t i = 0; i < w->pending_count; i++) {
+        if (w->pending[i].from->first != 0 ||
+            find_place(w->pending[i].from, w->pending[i].row).row) {
+            return ENC_DECLINE;
+        }
+    }
+    for (size_t i = 0; i < w->pending_count; i++) {
+        if (add_item(r, start + w->pending[i].row) < 0) {
+            return ENC_ERROR;
+        }
+    }
+    return ENC_OK;
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------
+ */
+static int encode_block(reduction *r, size_t start, size_t rows)
+{
+    chunk_writer *w = r->w;
+    size_t following = r->n - start - rows;
+    span keys = {NULL, 0, rows}, values = span_of(r->values + start, rows);
+    uint32_t ends[1] = {(uint32_t)rows};
+    origin from = {.form = r->is_dict ? ORIGIN_PAIR : ORIGIN_ITEM,
+                   .parents = 1,
+                   .ends = ends,
+                   .start = (Py_ssize_t)start};
+    cells where = {&from, NULL};
+    w->target = r->container;
+    if (r->mode == MODE_FLAT && take_plain_values(r, start, rows, &values) != ENC_OK) {
+        return ENC_ERROR;
+    }
+    if (!torshi_buf_uvar(&w->out, (uint64_t)rows << 1 | (following != 0)) ||
+        (following && !torshi_buf_uvar(&w->out, following))) {
+        return put_no_memory();
+    }
+    int status = ENC_OK;
+    if (r->is_dict) {
+        keys = span_of(r->keys + start, rows);
+        from.keys = keys;
+        if (!keys_are_plain(w, &keys, 1)) {
+            return w->failed ? ENC_ERROR : ENC_DECLINE;
+        }
+        status = encode_column(w, &keys, &where, 1, COLUMN_PLAIN | COLUMN_DISTINCT);
+        if (r->n < MANY_KEYS && w->bound > 2 * (int64_t)rows) {
+            w->bound = 2 * (int64_t)rows;
+        }
+    }
+    if (status == ENC_OK) {
+        status = encode_column(w, &values, &where, 1, 0);
+    }
+    if (w->failed) {
+        status = ENC_ERROR;
+    }
+    if (status == ENC_OK) {
+        status = r->mode == MODE_FLAT ? add_plain_items(r, start, &values)
+                                      : add_pending_items(r, start, rows);
+    }
+    return status;
+}
+
+/* Append the payload that w holds. */
+static int take_payload(reduction *r)
+{
+    chunk_writer *w = r->w;
+    size_t size = w->out.len;
+    PyObject *payload = PyBytes_FromStringAndSize((const char *)w->out.data, (Py_ssize_t)size);
+    int status = payload ? PyList_Append(r->payloads, payload) : -1;
+    Py_XDECREF(payload);
+    r->cost += (int64_t)size + (size < 256 ? 2 : 5) + (size >= 65536 ? 18 : 0) + w->extra;
+    r->bound += w->bound;
+    r->has_roll |= needs_roll(w);
+    return status == 0 ? ENC_OK : ENC_ERROR;
+}
+
+static int encode_blocks(reduction *r)
+{
+    chunk_writer *w = r->w;
+    size_t block = TORSHI_MAX_ROWS, rows;
+    for (size_t start = 0; start < r->n; start += rows) {
+        size_t externals = w->external_count; /* they are common to all payloads */
+        int status;
+        for (;;) {
+            rows = r->n - start < block ? r->n - start : block;
+            writer_reset(w);
+            w->external_count = externals;
+            status = encode_block(r, start, rows);
+            if (status == ENC_AGAIN) {
+                continue;
+            }
+            if (status != ENC_LIMIT || rows == 1) {
+                break;
+            }
+            block = rows / 2 + rows % 2;
+        }
+        if (status != ENC_OK) {
+            return status == ENC_LIMIT ? ENC_DECLINE : status;
+        }
+        if (take_payload(r) != ENC_OK) {
+            return ENC_ERROR;
+        }
+    }
+    return ENC_OK;
+}
+
+static bool reduction_pays(const reduction *r)
+{
+    /* STACK_GLOBAL with its names and MEMOIZE; MARK, EMPTY_LIST, MEMOIZE; TUPLE, REDUCE */
+    int64_t cost = r->cost + 17 + (r->has_roll ? 3 : 0) + 2;
+    size_t items = (size_t)PyList_GET_SIZE(r->items);
+    cost += items > 1 ? 2 : (int64_t)items;
+    return cost < r->bound + 2;
+}
+
+/* One attempt. ENC_OK, ENC_DECLINE (or: it does not pay) or ENC_ERROR. */
+static int attempt(reduction *r, int mode, bool always)
+{
+    chunk_writer *w = r->w;
+    span values = span_of(r->values, r->n);
+    r->mode = mode;
+    r->cost = r->bound = 0;
+    r->has_roll = false;
+    Py_XSETREF(r->payloads, PyList_New(0));
+    Py_XSETREF(r->items, PyList_New(0));
+    Py_XSETREF(r->owned, PyList_New(0));
+    if (!r->payloads || !r->items || !r->owned) {
+        return ENC_ERROR;
+    }
+    writer_reset(w);
+    if (!always && !worth_trying(w, &values)) {
+        return w->failed ? ENC_ERROR : ENC_DECLINE;
+    }
+    int status = encode_blocks(r);
+    return status == ENC_OK && !always && !reduction_pays(r) ? ENC_DECLINE : status;
+}
+
+/* (tail, items, owned): the arguments of torshi.chunk from the payload on. */
+static PyObject *make_result(const reduction *r)
+{
+    size_t externals = r->has_roll ? r->w->external_count : 0;
+    PyObject *result = NULL, *roll = NULL;
+    PyObject *tail = PyTuple_New(r->has_roll ? 2 + (Py_ssize_t)externals : 1);
+    PyObject *payload = PyList_GET_SIZE(r->payloads) == 1
+                            ? Py_NewRef(PyList_GET_ITEM(r->payloads, 0))
+                            : PyList_AsTuple(r->payloads);
+    if (!tail || !payload) {
+        Py_XDECREF(payload);
+        goto done;
+    }
+    PyTuple_SET_ITEM(tail, 0, payload);
+    if (r->has_roll) {
+        roll = PyList_New(0);
+        if (!roll) {
+            goto done;
+        }
+        PyTuple_SET_ITEM(tail, 1, roll);
+        for (size_t i = 0; i < externals; i++) {
+            PyTuple_SET_ITEM(tail, 2 + (Py_ssize_t)i, Py_NewRef(r->w->externals[i]));
+        }
+    }
+    result = PyTuple_Pack(3, tail, r->items, r->owned);
+done:
+    Py_XDECREF(tail);
+    return result;
+}
+
+static PyObject *reduce_container(plugin_state *plugin, PyObject *container, int mode, bool always)
+{
+    PyObject *result = NULL;
+    quiet_services quiet = {.dispatch_table = NULL};
+    reduction r = {.container = container, .is_dict = PyDict_CheckExact(container)};
+    const torshi_services *engine = plugin->services;
+    if (quiet_services_init(&quiet, engine) < 0) {
+        return NULL;
+    }
+    plugin->services = &quiet.services;
+    r.w = writer_take(plugin, (torshi_dump *)(void *)&quiet);
+    plugin->services = engine;
+    if (!r.w) {
+        goto done;
+    }
+    r.w->services = &quiet.services;
+    int status = take_entries(&r) < 0 ? ENC_ERROR : ENC_DECLINE;
+    if (status != ENC_ERROR && mode != MODE_FLAT) {
+        status = attempt(&r, mode, always);
+    }
+    if (status == ENC_DECLINE) {
+        status = attempt(&r, MODE_FLAT, always);
+    }
+    if (status == ENC_OK) {
+        result = make_result(&r);
+    } else if (status == ENC_DECLINE) {
+        result = Py_NewRef(Py_None);
+    }
+    r.w->services = engine;
+    writer_release(r.w);
+done:
+    reduction_clear(&r);
+    quiet_services_clear(&quiet);
+    return result;
+}
+
+PyObject *encode_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
+{
+    if (nargs != 3 || kwnames || !PyLong_CheckExact(args[1]) ||
+        (!PyDict_CheckExact(args[0]) && !PyList_CheckExact(args[0]))) {
+        PyErr_SetString(PyExc_TypeError, "_encode() takes a dict or list, a mode and a flag");
+        return NULL;
+    }
+    long mode = PyLong_AsLong(args[1]);
+    int always = PyObject_IsTrue(args[2]);
+    if (always < 0 || (mode == -1 && PyErr_Occurred())) {
+        return NULL;
+    }
+    if (mode < MODE_FLAT || mode > MODE_SINGLE) {
+        PyErr_SetString(PyExc_ValueError, "_encode(): unknown mode");
+        return NULL;
+    }
+#if PY_VERSION_HEX < 0x030C0000
+    int resting = PyGC_Disable(); /* a collection would run finalisers in the middle of the scan */
+#endif
+    PyObject *result = reduce_container(plugin, args[0], (int)mode, always);
+#if PY_VERSION_HEX < 0x030C0000
+    if (resting) {
+        PyGC_Enable();
+    }
+#endif
+    return result;
+}
