@@ -45,7 +45,8 @@ def outcome(call: Callable[[], Any]) -> Any:
     except RecursionError:
         return RecursionError  # the engines bound depth by different rules
     except Exception as error:
-        return type(error), re.sub(r"0x[0-9a-f]+", "0x", str(error))
+        # by name: in the host PicklingError is the engine's own class
+        return type(error).__qualname__, re.sub(r"0x[0-9a-f]+", "0x", str(error))
 
 
 def dump_parts(module: Any, obj: Any, protocol: int, **options: Any) -> list[bytes]:
