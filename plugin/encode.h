@@ -20,6 +20,7 @@
 #define ENC_ERROR (-1) /* a Python exception is set */
 #define ENC_LIMIT 10   /* more rows or values than a chunk may have: try with fewer rows */
 #define ENC_OTHER 20   /* a value of another kind is in the column */
+#define ENC_AGAIN 25   /* a type is not plain after all: to be tried again, knowing that */
 #define ENC_DECLINE 30 /* what may not be pending is not plain: no chunk */
 
 /* Strings and bytes of this length are pending: their opcodes memoize them. */
@@ -61,6 +62,7 @@ typedef struct origin {
     span keys;            /* PAIR */
     PyObject *key;        /* FIELD; borrowed */
     uint32_t field;       /* FIELD: its position among the fields */
+    PyTypeObject *type;   /* FIELD of instances that have a dict: their type; borrowed */
     Py_ssize_t start;     /* ITEM of a list target: index of row 0 */
 } origin;
 
@@ -102,8 +104,7 @@ typedef struct rolled_column {
 } rolled_column;
 
 #define BUILD_ITEM 0  /* SETITEM on a list or dict */
-#define BUILD_STATE 1 /* BUILD with a dict */
-#define BUILD_SLOTS 2 /* BUILD with (None, dict) */
+#define BUILD_SLOTS 1 /* BUILD with (None, dict) */
 
 /* ---- objects met in this chunk ------------------------------------------------------------------
  */
@@ -193,7 +194,9 @@ typedef struct chunk_writer {
     size_t external_count, external_room;
     type_entry **types; /* owned array; the entries are in the arena */
     size_t type_count, type_room;
-    type_entry *recent[8]; /* by address */
+    type_entry *recent[8];   /* by address */
+    PyTypeObject **excluded; /* owned array: types that turned out not to be plain */
+    size_t excluded_count, excluded_room;
     bool shared_state;     /* a dict of an instance has other owners */
     bool hooks;            /* a hook is asked for every instance: none is plain */
     bool failed;           /* an exception was set where a kind was wanted */
@@ -266,7 +269,11 @@ int encode_maps(chunk_writer *w, const span *s, const cells *c, int level);
 int encode_lists(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags);
 int encode_values(chunk_writer *w, const span *s, int level, unsigned flags, type_entry *type);
 int encode_tuples(chunk_writer *w, const span *s, int level, unsigned flags);
-/* PENDING, and a note of each cell. */
+/*
+ * PENDING, and a note of each cell. ENC_AGAIN for a field of an instance with a dict: the dict of
+ * such an instance can be met while its value is being saved, and stock pickle would then have it
+ * in the memo. So an instance with a pending field is itself pending.
+ */
 int encode_pending(chunk_writer *w, const span *s, const cells *c);
 
 /* The head of a column. 0, or -1 with MemoryError. */

@@ -92,7 +92,7 @@ static int64_t pending_cost(const cells *c, size_t i, uint32_t *row)
     } else if (c->from->form == ORIGIN_ITEM) {
         cost += at.index <= 0xff ? 2 : at.index <= 0xffff ? 3 : 5;
     } else {
-        cost += 5 + 4; /* GET of the name, and what BUILD takes */
+        cost += 5 + 4; /* GET of the name; NONE, EMPTY_DICT, TUPLE2 and BUILD of slots */
         cost += i == 0 ? key_cost(at.key) : 0;
     }
     if (at.row && at.row != *row) {
@@ -102,9 +102,25 @@ static int64_t pending_cost(const cells *c, size_t i, uint32_t *row)
     return cost;
 }
 
+static int exclude_type(chunk_writer *w, PyTypeObject *type)
+{
+    if (w->excluded_count == w->excluded_room) {
+        PyTypeObject **grown = writer_grow(w->excluded, &w->excluded_room, sizeof(*w->excluded));
+        if (!grown) {
+            return ENC_ERROR;
+        }
+        w->excluded = grown;
+    }
+    w->excluded[w->excluded_count++] = type;
+    return ENC_AGAIN;
+}
+
 int encode_pending(chunk_writer *w, const span *s, const cells *c)
 {
     uint32_t row = 0;
+    if (c->from->type) {
+        return exclude_type(w, c->from->type);
+    }
     for (size_t i = 0; i < s->n; i++) {
         if (w->pending_count == w->pending_room) {
             pending_cell *grown = writer_grow(w->pending, &w->pending_room, sizeof(*w->pending));

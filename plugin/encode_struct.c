@@ -207,8 +207,11 @@ static int put_fields(chunk_writer *w, const shape *sh, PyObject **cells_of, siz
         if (!from) {
             return ENC_ERROR;
         }
-        *from = (origin){
-            .form = ORIGIN_FIELD, .first = first, .key = sh->keys[f], .field = (uint32_t)f};
+        *from = (origin){.form = ORIGIN_FIELD,
+                         .first = first,
+                         .key = sh->keys[f],
+                         .field = (uint32_t)f,
+                         .type = sh->type && !sh->slotted ? sh->type->type : NULL};
         cells where = {from, NULL};
         span column = span_of(cells_of + f * n, n);
         status = encode_column(w, &column, &where, level + 1, 0);
@@ -262,7 +265,7 @@ int encode_structs(chunk_writer *w, const span *s, const cells *c, int level, sh
         }
         return status;
     }
-    int build = !type && !sh->type ? BUILD_ITEM : sh->slotted ? BUILD_SLOTS : BUILD_STATE;
+    int build = sh->slotted ? BUILD_SLOTS : BUILD_ITEM;
     status = put_struct_head(w, sh);
     if (status == ENC_OK) {
         status = put_on_roll(w, s, c, build, &first);

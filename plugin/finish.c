@@ -94,12 +94,8 @@ static int push_row(const torshi_services *services, torshi_dump *dump, chunk_re
 static int set_value(const torshi_services *services, torshi_dump *dump, const chunk_row *row,
                      const chunk_step *s)
 {
-    static const uint8_t state[] = {OP_EMPTY_DICT}, slots[] = {OP_NONE, OP_EMPTY_DICT};
-    static const uint8_t ends[3][3] = {
-        {OP_SETITEM}, {OP_SETITEM, OP_BUILD}, {OP_SETITEM, OP_TUPLE2, OP_BUILD}};
-    if (row->build == BUILD_STATE && services->write(dump, state, sizeof(state)) < 0) {
-        return -1;
-    }
+    static const uint8_t slots[] = {OP_NONE, OP_EMPTY_DICT};
+    static const uint8_t ends[2][3] = {{OP_SETITEM}, {OP_SETITEM, OP_TUPLE2, OP_BUILD}};
     if (row->build == BUILD_SLOTS && services->write(dump, slots, sizeof(slots)) < 0) {
         return -1;
     }
@@ -111,7 +107,7 @@ static int set_value(const torshi_services *services, torshi_dump *dump, const c
                      : services->then_save(dump, s->value) < 0) {
         return -1;
     }
-    return services->then_write(dump, ends[row->build], 1 + (size_t)row->build);
+    return services->then_write(dump, ends[row->build], row->build == BUILD_SLOTS ? 3 : 1);
 }
 
 /* One more step of a row, or its end. */

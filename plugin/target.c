@@ -110,6 +110,9 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
         if (status == ENC_OK) {
             return refs_used(w) || chunk_pays(w, needs_roll(w)) ? ENC_OK : ENC_DECLINE;
         }
+        if (status == ENC_AGAIN) {
+            continue;
+        }
         if (status != ENC_LIMIT || values->n == 1) {
             return status == ENC_LIMIT ? ENC_DECLINE : status;
         }

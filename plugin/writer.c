@@ -21,6 +21,7 @@ static void writer_free(chunk_writer *w)
     PyMem_Free(w->columns);
     PyMem_Free(w->externals);
     PyMem_Free(w->types);
+    PyMem_Free(w->excluded);
     PyMem_Free(w);
 }
 
@@ -60,6 +61,7 @@ chunk_writer *writer_take(struct plugin_state *plugin, torshi_dump *dump)
         w->objects = plugin->objects;
     }
     w->dump = dump;
+    w->excluded_count = 0;
     w->hooks = plugin->services->option(dump, TORSHI_OPT_ASKS_HOOKS) != 0;
     return w;
 }
