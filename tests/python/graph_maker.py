@@ -84,8 +84,26 @@ class GraphMaker:
         self.size = size
         self.made: list[Any] = []  # what may be met again
         self.words = ["".join(rng.choices("abcdefgh", k=rng.randint(1, 9))) for _ in range(12)]
-        self.words += ["é" * 3, "日本語", "\ud800x", "😀 smile", "", "x" * rng.choice((200, 300, 5000))]
-        self.names = ["id", "name", "value", "tags", "note", "kids", "at", "ok", "__reduce__x", "_p"]
+        self.words += [
+            "é" * 3,
+            "日本語",
+            "\ud800x",
+            "😀 smile",
+            "",
+            "x" * rng.choice((200, 300, 5000)),
+        ]
+        self.names = [
+            "id",
+            "name",
+            "value",
+            "tags",
+            "note",
+            "kids",
+            "at",
+            "ok",
+            "__reduce__x",
+            "_p",
+        ]
 
     # ---- scalars
     def word(self) -> str:
@@ -100,15 +118,37 @@ class GraphMaker:
         return self.rng.choice((0.0, -0.0, 1.5, float("nan"), float("inf"), self.rng.random()))
 
     def atom(self) -> Any:
-        return self.rng.choice((self.word, self.number, self.double, lambda: None, lambda: True, lambda: False, self.blob))()
+        return self.rng.choice(
+            (
+                self.word,
+                self.number,
+                self.double,
+                lambda: None,
+                lambda: True,
+                lambda: False,
+                self.blob,
+            )
+        )()
 
     def blob(self) -> bytes:
         return self.rng.randbytes(self.rng.choice((0, 1, 5, 5, 20, 300)))
 
     def moment(self) -> Any:
-        at = datetime.datetime(2020, 1, 1) + datetime.timedelta(seconds=self.rng.randrange(10**8), microseconds=self.rng.randrange(9))
+        at = datetime.datetime(2020, 1, 1) + datetime.timedelta(
+            seconds=self.rng.randrange(10**8), microseconds=self.rng.randrange(9)
+        )
         zone = at.replace(tzinfo=datetime.timezone.utc)
-        return self.rng.choice((at, at.date(), at.time(), zone, zone.timetz(), datetime.timedelta(self.rng.randrange(-9, 9), 5), at.replace(fold=1)))
+        return self.rng.choice(
+            (
+                at,
+                at.date(),
+                at.time(),
+                zone,
+                zone.timetz(),
+                datetime.timedelta(self.rng.randrange(-9, 9), 5),
+                at.replace(fold=1),
+            )
+        )
 
     def value(self) -> Any:
         make = self.rng.choice(
@@ -138,7 +178,9 @@ class GraphMaker:
             return self.rng.choice(self.made)
         if depth <= 0 or self.size < 0 or roll < 0.5:
             return self.atom() if self.rng.random() < 0.85 else self.value()
-        return self.rng.choice((self.rows, self.rows, self.list, self.dict, self.tuple, self.instance, self.other))(depth)
+        return self.rng.choice(
+            (self.rows, self.rows, self.list, self.dict, self.tuple, self.instance, self.other)
+        )(depth)
 
     def some(self, depth: int, make: Callable[[int], Any] | None = None) -> list[Any]:
         """Values that are alike more often than not."""
@@ -161,7 +203,16 @@ class GraphMaker:
     def dict(self, depth: int) -> Any:
         made = self.keep({})
         values = self.some(depth)
-        key = self.rng.choice((self.word, self.number, lambda: (self.word(), self.number()), self.atom, lambda: self.rng.choice(list(Colour)), self.value))
+        key = self.rng.choice(
+            (
+                self.word,
+                self.number,
+                lambda: (self.word(), self.number()),
+                self.atom,
+                lambda: self.rng.choice(list(Colour)),
+                self.value,
+            )
+        )
         for value in values:
             made[key()] = value
         return made
@@ -169,12 +220,25 @@ class GraphMaker:
     def rows(self, depth: int) -> Any:
         """Dicts or instances with the same fields, mostly."""
         fields = self.rng.sample(self.names, self.rng.randint(0, 5))
-        makes = [self.rng.choice((self.anything, lambda d: self.word(), lambda d: self.number(), self.list, lambda d: self.moment())) for _ in fields]
+        makes = [
+            self.rng.choice(
+                (
+                    self.anything,
+                    lambda d: self.word(),
+                    lambda d: self.number(),
+                    self.list,
+                    lambda d: self.moment(),
+                )
+            )
+            for _ in fields
+        ]
         cls = self.rng.choice((None, None, Point, Slotted, Mixed))
         missing = self.rng.choice((0, 0, 0.1, 0.5))
 
         def row(d: int) -> Any:
-            values = {name: make(d) for name, make in zip(fields, makes) if self.rng.random() >= missing}
+            values = {
+                name: make(d) for name, make in zip(fields, makes) if self.rng.random() >= missing
+            }
             if cls is None:
                 return self.keep(values)
             if cls is Point:
@@ -193,7 +257,11 @@ class GraphMaker:
         return self.keep({self.word() + str(i): value for i, value in enumerate(made)})
 
     def instance(self, depth: int) -> Any:
-        return self.keep(self.rng.choice((Stateful, Reduced, lambda v: Point(v, self.atom()), lambda v: Named(v, 2)))(self.anything(depth - 1)))
+        return self.keep(
+            self.rng.choice(
+                (Stateful, Reduced, lambda v: Point(v, self.atom()), lambda v: Named(v, 2))
+            )(self.anything(depth - 1))
+        )
 
     def other(self, depth: int) -> Any:
         items = self.some(depth, lambda d: self.word())

@@ -107,18 +107,39 @@ class Maker:
 
     def text(self, kind: int) -> str:
         low, high = ((1, 0x7F), (0x80, 0xFF), (0x100, 0xFFFF), (0x10000, 0x10FFFF))[kind]
-        size = self.rng.choice((0, 1, 1, 2, 3, 8, 20, 70)) if kind == 0 else self.rng.choice((1, 2, 5, 20, 70))
-        text = [chr(self.rng.randint(low, high)) if self.rng.random() < 0.7 else self.rng.choice("abz ") for _ in range(size)]
+        size = (
+            self.rng.choice((0, 1, 1, 2, 3, 8, 20, 70))
+            if kind == 0
+            else self.rng.choice((1, 2, 5, 20, 70))
+        )
+        text = [
+            chr(self.rng.randint(low, high)) if self.rng.random() < 0.7 else self.rng.choice("abz ")
+            for _ in range(size)
+        ]
         if kind:
             text[self.rng.randrange(size)] = chr(self.rng.randint(low, high))
         return "".join(text)
 
     # ---- columns
-    def column(self, n: int, level: int = 1, plain: bool = False, among: list[Callable] | None = None) -> tuple[bytes, list[Any]]:
+    def column(
+        self, n: int, level: int = 1, plain: bool = False, among: list[Callable] | None = None
+    ) -> tuple[bytes, list[Any]]:
         self.budget -= n
         if among is None:
-            atoms = [self.none, self.false, self.true, self.bool, self.int, self.progression, self.big, self.float, self.float_const,
-                     self.str, self.str_kinds, self.bytes]
+            atoms = [
+                self.none,
+                self.false,
+                self.true,
+                self.bool,
+                self.int,
+                self.progression,
+                self.big,
+                self.float,
+                self.float_const,
+                self.str,
+                self.str_kinds,
+                self.bytes,
+            ]
             among = list(atoms)
             if not plain:
                 among.append(self.pending)
@@ -128,11 +149,23 @@ class Maker:
                 if self.nested:
                     deeper.append(self.reduce)
                     if not plain:
-                        deeper += [self.struct, self.list, self.map, self.instance, self.slotted, self.bare, self.reference]
+                        deeper += [
+                            self.struct,
+                            self.list,
+                            self.map,
+                            self.instance,
+                            self.slotted,
+                            self.bare,
+                            self.reference,
+                        ]
             if deeper and self.rng.random() < 0.5:
                 among = deeper
         if level == MAX_LEVEL:
-            among = [make for make in among if make not in (self.dictionary, self.nullable, self.mixed, self.tuple, self.affix)]
+            among = [
+                make
+                for make in among
+                if make not in (self.dictionary, self.nullable, self.mixed, self.tuple, self.affix)
+            ]
         return self.rng.choice(among)(n, level, plain)
 
     def below(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
@@ -161,19 +194,37 @@ class Maker:
         return head(5, w) + zvar(base) + pack(offsets, w), [signed64(base + v) for v in offsets]
 
     def progression(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
-        start, step = self.rng.choice(((0, 1), (5, 0), (10, -3), (-(1 << 63), 1), ((1 << 63) - 1, -7), (1 << 40, 12345)))
+        start, step = self.rng.choice(
+            ((0, 1), (5, 0), (10, -3), (-(1 << 63), 1), ((1 << 63) - 1, -7), (1 << 40, 12345))
+        )
         return head(6) + zvar(start) + zvar(step), [start + i * step for i in range(n)]
 
     def big(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
-        values = [self.rng.choice((1, -1)) * self.rng.getrandbits(self.rng.choice((0, 8, 64, 65, 200))) for _ in range(n)]
-        blobs = [v.to_bytes(v.bit_length() // 8 + 1, "little", signed=True) if v else b"" for v in values]
+        values = [
+            self.rng.choice((1, -1)) * self.rng.getrandbits(self.rng.choice((0, 8, 64, 65, 200)))
+            for _ in range(n)
+        ]
+        blobs = [
+            v.to_bytes(v.bit_length() // 8 + 1, "little", signed=True) if v else b"" for v in values
+        ]
         w, lens = self.lens([len(b) for b in blobs])
         return head(7, w) + lens + b"".join(blobs), values
 
     def double(self) -> bytes:
-        special = (0x8000000000000000, 0x7FF0000000000000, 0x7FF8000000000001, 0xFFF8000000000000, 0, 1)
+        special = (
+            0x8000000000000000,
+            0x7FF0000000000000,
+            0x7FF8000000000001,
+            0xFFF8000000000000,
+            0,
+            1,
+        )
         bits = self.rng.choice(special) if self.rng.random() < 0.3 else None
-        return struct.pack("<Q", bits) if bits is not None else struct.pack("<d", self.rng.uniform(-1e6, 1e6))
+        return (
+            struct.pack("<Q", bits)
+            if bits is not None
+            else struct.pack("<d", self.rng.uniform(-1e6, 1e6))
+        )
 
     def float(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
         raw = [self.double() for _ in range(n)]
@@ -193,7 +244,9 @@ class Maker:
         values = [self.text(kind) for kind in kinds]
         codecs = ("ascii", "latin-1", "utf-16-le", "utf-32-le")
         # Surrogates of UCS-2 strings pass one by one: a pair in a str is two characters.
-        blob = b"".join(b"".join(c.encode(codecs[k], "surrogatepass") for c in v) for k, v in zip(kinds, values))
+        blob = b"".join(
+            b"".join(c.encode(codecs[k], "surrogatepass") for c in v) for k, v in zip(kinds, values)
+        )
         w, lens = self.lens([len(v) for v in values])
         return head(11, w) + lens + pack(kinds, 2) + blob, values
 
@@ -213,14 +266,19 @@ class Maker:
         indexes = [self.rng.randrange(count) for _ in range(n)]
         w = self.width(max(indexes, default=0))
         # A NaN is a new object in every row.
-        fresh = [struct.unpack("<d", struct.pack("<d", v))[0] if type(v) is float else v for v in (values[i] for i in indexes)]
+        fresh = [
+            struct.unpack("<d", struct.pack("<d", v))[0] if type(v) is float else v
+            for v in (values[i] for i in indexes)
+        ]
         return head(13, w) + uvar(count) + body + pack(indexes, w), fresh
 
     def nullable(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
         there = [self.rng.random() < 0.6 for _ in range(n)]
         body, values = self.below(sum(there), level, plain)
         rest = iter(values)
-        return head(14) + pack([int(t) for t in there], 1) + body, [next(rest) if t else None for t in there]
+        return head(14) + pack([int(t) for t in there], 1) + body, [
+            next(rest) if t else None for t in there
+        ]
 
     def mixed(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
         k = self.rng.choice((2, 2, 3, 4, 5, 16))
@@ -228,16 +286,22 @@ class Maker:
         columns = [self.below(selectors.count(j), level, plain) for j in range(k)]
         w = self.width(k - 1, 3)
         rest = [iter(values) for _, values in columns]
-        return head(15, w) + uvar(k) + pack(selectors, w) + b"".join(b for b, _ in columns), [next(rest[s]) for s in selectors]
+        return head(15, w) + uvar(k) + pack(selectors, w) + b"".join(b for b, _ in columns), [
+            next(rest[s]) for s in selectors
+        ]
 
     def tuple(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
         arity = self.rng.choice((0, 1, 2, 3, 7))
         columns = [self.below(n, level, plain) for _ in range(arity)]
-        return head(16) + uvar(arity) + b"".join(b for b, _ in columns), [tuple(v[i] for _, v in columns) for i in range(n)]
+        return head(16) + uvar(arity) + b"".join(b for b, _ in columns), [
+            tuple(v[i] for _, v in columns) for i in range(n)
+        ]
 
     def affix(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
         prefix, suffix = (self.text(0) if self.rng.random() < 0.7 else "" for _ in range(2))
-        body, values = self.column(n, level + 1, True, [self.str, self.str_kinds, self.int, self.progression])
+        body, values = self.column(
+            n, level + 1, True, [self.str, self.str_kinds, self.int, self.progression]
+        )
         affixes = b"".join(uvar(len(a)) + a.encode("ascii") for a in (prefix, suffix))
         return head(25) + affixes + body, [f"{prefix}{v}{suffix}" for v in values]
 
@@ -251,14 +315,18 @@ class Maker:
         """A column of distinct names."""
         while True:
             if only_str:
-                among = [self.str, self.str_kinds] + ([self.affix] if level + 2 <= MAX_LEVEL else [])
+                among = [self.str, self.str_kinds] + (
+                    [self.affix] if level + 2 <= MAX_LEVEL else []
+                )
                 body, values = self.column(count, level + 1, True, among)
             else:
                 body, values = self.column(count, level + 1, True)
             if len(dict.fromkeys(values)) == count:
                 return body, values
 
-    def fields(self, n: int, level: int, only_str: bool) -> tuple[bytes, list[Any], list[list[Any]]]:
+    def fields(
+        self, n: int, level: int, only_str: bool
+    ) -> tuple[bytes, list[Any], list[list[Any]]]:
         count = self.rng.choice((0, 1, 2, 3, 6))
         if not count:
             return uvar(0), [], []
@@ -328,7 +396,13 @@ class Maker:
             rows.append(row)
         self.roll[at : at + n] = rows
         self.budget -= len(names)
-        body = uvar(len(names)) + head(10) + uvar(1) + "".join(names).encode() + b"".join(b for b, _ in columns)
+        body = (
+            uvar(len(names))
+            + head(10)
+            + uvar(1)
+            + "".join(names).encode()
+            + b"".join(b for b, _ in columns)
+        )
         return head(21) + uvar(EXTERNALS.index(Slotted)) + body, rows
 
     def bare(self, n: int, level: int, plain: bool) -> tuple[bytes, list[Any]]:
@@ -354,7 +428,9 @@ class Maker:
         return head(24) + body, rows
 
 
-def make_payload(rng: random.Random, nested: bool = True, rows: int | None = None) -> tuple[bytes, Any, list[Any]]:
+def make_payload(
+    rng: random.Random, nested: bool = True, rows: int | None = None
+) -> tuple[bytes, Any, list[Any]]:
     """-> payload, the target it fills an empty one to, what it appends to the roll."""
     maker = Maker(rng, rng.choice((50, 500, 3000)), nested)
     n = rng.choice((0, 1, 2, 3, 5, 9, 40, 200)) if rows is None else rows
@@ -396,7 +472,15 @@ def describe(*roots: Any) -> list[Any]:
             return "list", [visit(item) for item in obj]
         if type(obj) is dict:
             return "dict", [(visit(key), visit(value)) for key, value in obj.items()]
-        slots = [(name, visit(getattr(obj, name))) for name in getattr(type(obj), "__slots__", ()) if hasattr(obj, name)]
-        return type(obj).__name__, slots, [(key, visit(value)) for key, value in getattr(obj, "__dict__", {}).items()]
+        slots = [
+            (name, visit(getattr(obj, name)))
+            for name in getattr(type(obj), "__slots__", ())
+            if hasattr(obj, name)
+        ]
+        return (
+            type(obj).__name__,
+            slots,
+            [(key, visit(value)) for key, value in getattr(obj, "__dict__", {}).items()],
+        )
 
     return [visit(root) for root in roots]

@@ -29,13 +29,28 @@ def column(values: list[Any]) -> bytes:
     kinds = {type(v) for v in values}
     if kinds == {bytes}:
         sizes = [len(v) for v in values]
-        return head(12, 6) + uvar(0) + b"".join(n.to_bytes(4, "little") for n in sizes) + b"".join(values)
+        return (
+            head(12, 6)
+            + uvar(0)
+            + b"".join(n.to_bytes(4, "little") for n in sizes)
+            + b"".join(values)
+        )
     if kinds == {str}:
         sizes = [len(v) for v in values]
-        return head(10, 6) + uvar(0) + b"".join(n.to_bytes(4, "little") for n in sizes) + "".join(values).encode("ascii")
+        return (
+            head(10, 6)
+            + uvar(0)
+            + b"".join(n.to_bytes(4, "little") for n in sizes)
+            + "".join(values).encode("ascii")
+        )
     if kinds == {int}:
         blobs = [v.to_bytes(v.bit_length() // 8 + 1, "little", signed=True) for v in values]
-        return head(7, 6) + uvar(0) + b"".join(len(b).to_bytes(4, "little") for b in blobs) + b"".join(blobs)
+        return (
+            head(7, 6)
+            + uvar(0)
+            + b"".join(len(b).to_bytes(4, "little") for b in blobs)
+            + b"".join(blobs)
+        )
     if kinds == {type(None)}:
         return head(0)
     raise TypeError(kinds)
@@ -75,23 +90,48 @@ class Known(unittest.TestCase):
 
     def test_datetimes(self) -> None:
         rng = random.Random(1)
-        values = [datetime.datetime(2020, 2, 29), datetime.datetime.max, datetime.datetime.min, datetime.datetime(1, 1, 31, fold=1)]
-        values += [datetime.datetime(2020, 1, 1) + datetime.timedelta(seconds=rng.randrange(10**9), microseconds=i) for i in range(300)]
+        values = [
+            datetime.datetime(2020, 2, 29),
+            datetime.datetime.max,
+            datetime.datetime.min,
+            datetime.datetime(1, 1, 31, fold=1),
+        ]
+        values += [
+            datetime.datetime(2020, 1, 1)
+            + datetime.timedelta(seconds=rng.randrange(10**9), microseconds=i)
+            for i in range(300)
+        ]
         self.check(datetime.datetime, [v.__reduce_ex__(5)[1] for v in values])
         self.check(datetime.date, [v.date().__reduce__()[1] for v in values])
-        self.check(datetime.time, [v.time().__reduce__()[1] for v in values + [datetime.datetime(2020, 1, 1, 23, 59, 59, 999999, fold=1)]])
-        deltas = [datetime.timedelta(0), datetime.timedelta.max, datetime.timedelta.min, datetime.timedelta(-1, 5, 7)]
+        self.check(
+            datetime.time,
+            [
+                v.time().__reduce__()[1]
+                for v in values + [datetime.datetime(2020, 1, 1, 23, 59, 59, 999999, fold=1)]
+            ],
+        )
+        deltas = [
+            datetime.timedelta(0),
+            datetime.timedelta.max,
+            datetime.timedelta.min,
+            datetime.timedelta(-1, 5, 7),
+        ]
         self.check(datetime.timedelta, [v.__reduce__()[1] for v in deltas])
 
     def test_time_zones(self) -> None:
         zone = datetime.timezone(datetime.timedelta(hours=2))
         rows = [datetime.datetime(2020, 1, d).__reduce__()[1] for d in (1, 30)]
-        for callee, args in ((datetime.datetime, rows), (datetime.time, [(r[0][4:],) for r in rows])):
+        for callee, args in (
+            (datetime.datetime, rows),
+            (datetime.time, [(r[0][4:],) for r in rows]),
+        ):
             for given in (zone, None):
                 nested = head(23) + uvar(1) + uvar(0) if given else head(0)
                 for chunk in (torshi.chunk, pure_chunk):
                     made = chunk([], payload(args, nested), [], callee, lambda: zone)
-                    self.assertEqual([repr(v) for v in made], [repr(callee(*a, given)) for a in args])
+                    self.assertEqual(
+                        [repr(v) for v in made], [repr(callee(*a, given)) for a in args]
+                    )
             with self.assertRaises(TypeError):
                 torshi.chunk([], payload(args, head(3)), [], callee)
 
@@ -99,23 +139,42 @@ class Known(unittest.TestCase):
         """The constructors take some of them, and refuse others: as they do it themselves."""
         rng = random.Random(2)
         good = datetime.datetime(2021, 3, 4, 5, 6, 7, 8).__reduce__()[1][0]
-        for callee, state in ((datetime.datetime, good), (datetime.date, good[:4]), (datetime.time, good[4:])):
+        for callee, state in (
+            (datetime.datetime, good),
+            (datetime.date, good[:4]),
+            (datetime.time, good[4:]),
+        ):
             for i in range(len(state)):
                 for byte in (0, 1, 12, 13, 24, 60, 127, 128, 140, 255):
-                    self.check(callee, [(state,), (state[:i] + bytes((byte,)) + state[i + 1 :],), (state,)])
+                    self.check(
+                        callee, [(state,), (state[:i] + bytes((byte,)) + state[i + 1 :],), (state,)]
+                    )
             self.check(callee, [(state,), (state + b"\0",)])
             self.check(callee, [(state,), (state[:-1],)])
             self.check(callee, [(b"",)])
             self.check(callee, [(rng.randbytes(len(state)),) for _ in range(1)])
 
     def test_timedelta_of_any_numbers(self) -> None:
-        for row in ((1, 100000, 0), (1, -1, 0), (10**9, 0, 0), (-(10**9), 0, 0), (0, 0, 10**7), (2**70, 0, 0), (0, 2**31, 0), (0, 86399, 10**6)):
+        for row in (
+            (1, 100000, 0),
+            (1, -1, 0),
+            (10**9, 0, 0),
+            (-(10**9), 0, 0),
+            (0, 0, 10**7),
+            (2**70, 0, 0),
+            (0, 2**31, 0),
+            (0, 86399, 10**6),
+        ):
             self.check(datetime.timedelta, [(1, 2, 3), row])
         self.check(datetime.timedelta, [(1,), (2,)])
 
     def test_uuids(self) -> None:
         rng = random.Random(3)
-        self.check(uuid.UUID, [(None, rng.randbytes(16)) for _ in range(20)] + [(None, bytes(16)), (None, b"\xff" * 16)])
+        self.check(
+            uuid.UUID,
+            [(None, rng.randbytes(16)) for _ in range(20)]
+            + [(None, bytes(16)), (None, b"\xff" * 16)],
+        )
         self.check(uuid.UUID, [(None, rng.randbytes(16)), (None, b"short")])
         self.check(uuid.UUID, [("12345678123456781234567812345678",)])
         made = torshi.chunk([], payload([(None, bytes(16))]), [], uuid.UUID)[0]
@@ -158,7 +217,12 @@ class Known(unittest.TestCase):
         self.assertEqual(made.args, (None, bytes(16)))
 
     def test_values_of_the_library(self) -> None:
-        values = [decimal.Decimal("1.50"), decimal.Decimal("NaN"), decimal.Decimal("-0"), decimal.Decimal("Infinity")]
+        values = [
+            decimal.Decimal("1.50"),
+            decimal.Decimal("NaN"),
+            decimal.Decimal("-0"),
+            decimal.Decimal("Infinity"),
+        ]
         rows = [v.__reduce__()[1] for v in values]
         for chunk in (torshi.chunk, pure_chunk):
             made = chunk([], payload(rows), [], decimal.Decimal)

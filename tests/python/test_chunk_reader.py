@@ -14,7 +14,17 @@ from typing import Any
 
 import format_reader
 import torshi
-from payload_maker import EXTERNALS, Plain, Reference, describe, head, make_payload, pack, uvar, zvar
+from payload_maker import (
+    EXTERNALS,
+    Plain,
+    Reference,
+    describe,
+    head,
+    make_payload,
+    pack,
+    uvar,
+    zvar,
+)
 from torshi._pure_read import chunk as pure_chunk
 
 try:
@@ -72,12 +82,16 @@ class DamagedPayloads(unittest.TestCase):
         for more in ((), tuple(EXTERNALS)):
             native = outcome(torshi.chunk, kind, payload, *more)
             if native != outcome(pure_chunk, kind, payload, *more):
-                self.fail(f"{kind.__name__} {payload.hex()}: {native} {outcome(pure_chunk, kind, payload, *more)}")
+                self.fail(
+                    f"{kind.__name__} {payload.hex()}: {native} {outcome(pure_chunk, kind, payload, *more)}"
+                )
             refused = refusal(kind, payload, *more)
             if isinstance(native, str) and native.startswith("UnpicklingError: torshi payload"):
                 self.assertIsNotNone(refused, payload.hex())
                 if " at " in refused:  # not so when it made instances, of what is no class, earlier
-                    self.assertEqual(native.rsplit(" at ")[1], refused.rsplit(" at ")[1], payload.hex())
+                    self.assertEqual(
+                        native.rsplit(" at ")[1], refused.rsplit(" at ")[1], payload.hex()
+                    )
             elif refused is not None:
                 self.assertIsInstance(native, str, payload.hex())
 
@@ -86,10 +100,22 @@ class DamagedPayloads(unittest.TestCase):
             rng = random.Random(seed)
             payload, target, _ = make_payload(rng, rows=rng.choice((1, 2, 3, 5, 9)))
             kind = type(target)
-            places = range(len(payload)) if len(payload) < 60 else rng.sample(range(len(payload)), 8)
+            places = (
+                range(len(payload)) if len(payload) < 60 else rng.sample(range(len(payload)), 8)
+            )
             for i in places:
                 self.check(kind, payload[:i])
-                for byte in {0, 1, 2, 0x7F, 0x80, 0xFF, payload[i] ^ 1, payload[i] ^ 0x80, rng.randrange(256)}:
+                for byte in {
+                    0,
+                    1,
+                    2,
+                    0x7F,
+                    0x80,
+                    0xFF,
+                    payload[i] ^ 1,
+                    payload[i] ^ 0x80,
+                    rng.randrange(256),
+                }:
                     self.check(kind, payload[:i] + bytes((byte,)) + payload[i + 1 :])
                     self.check(kind, payload[:i] + bytes((byte,)) + payload[i:])
 
@@ -101,7 +127,13 @@ BOMBS = {
     "bytes, 65,536 times 4 GiB": uvar(65536 << 1) + head(12) + uvar(2**32 - 1),
     "dictionary": uvar(1 << 1) + head(13) + uvar(2**60) + head(0),
     "arity": uvar(65536 << 1) + head(16) + uvar(255) + head(0) * 254 + head(31),
-    "fields": uvar(65536 << 1) + head(17) + uvar(4096) + head(6) + zvar(0) + zvar(1) + head(0) * 4096,
+    "fields": uvar(65536 << 1)
+    + head(17)
+    + uvar(4096)
+    + head(6)
+    + zvar(0)
+    + zvar(1)
+    + head(0) * 4096,
     "deep": uvar(1 << 1) + (head(18) + uvar(1)) * 33 + head(0),
     "wide": uvar(65536 << 1) + (head(15, 3) + uvar(16) + bytes(32768)) * 15,
     "progression": uvar(65536 << 1) + head(6) + zvar(0) + zvar(2**62),
@@ -114,7 +146,10 @@ BOMBS = {
 # Accepted; as much as the limits allow in a few bytes.
 LARGEST = {
     "lists": uvar(65536 << 1) + head(16) + uvar(14) + (head(18) + uvar(0) + head(0)) * 14,
-    "affix": uvar(65536 << 1) + head(16) + uvar(7) + (head(25) + uvar(127) + b"x" * 127 + uvar(0) + head(5) + zvar(0)) * 7,
+    "affix": uvar(65536 << 1)
+    + head(16)
+    + uvar(7)
+    + (head(25) + uvar(127) + b"x" * 127 + uvar(0) + head(5) + zvar(0)) * 7,
     "struct": uvar(65536 << 1) + head(17) + uvar(14) + head(6) + zvar(0) + zvar(1) + head(3) * 14,
     "nan": uvar(65536 << 1) + head(16) + uvar(15) + (head(9) + b"\0\0\0\0\0\0\xf8\x7f") * 15,
     "following": uvar(1 << 1 | 1) + uvar(2**63) + head(0),
@@ -140,7 +175,10 @@ class HostilePayloads(unittest.TestCase):
                     torshi.chunk([], payload, [], *EXTERNALS)
                 self.assertLess(self.peak(payload), 40 << 20)
                 kind = list
-                self.assertEqual(outcome(torshi.chunk, kind, payload, *EXTERNALS), outcome(pure_chunk, kind, payload, *EXTERNALS))
+                self.assertEqual(
+                    outcome(torshi.chunk, kind, payload, *EXTERNALS),
+                    outcome(pure_chunk, kind, payload, *EXTERNALS),
+                )
 
     def test_largest(self) -> None:
         for name, payload in LARGEST.items():
@@ -149,7 +187,13 @@ class HostilePayloads(unittest.TestCase):
 
     def test_scratch_is_given_back(self) -> None:
         """What a large call used is not kept."""
-        payload = uvar(65536 << 1) + head(15, 1) + uvar(2) + pack([i & 1 for i in range(65536)], 1) + head(0) * 2
+        payload = (
+            uvar(65536 << 1)
+            + head(15, 1)
+            + uvar(2)
+            + pack([i & 1 for i in range(65536)], 1)
+            + head(0) * 2
+        )
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(3):
@@ -196,7 +240,13 @@ class Arguments(unittest.TestCase):
                 self.assertEqual(*answers)
 
     def test_kinds_of_errors(self) -> None:
-        for args, error in (((), TypeError), (([1], 1), IndexError), (([1], -1), IndexError), (([], b""), pickle.UnpicklingError), (({}, 0), TypeError)):
+        for args, error in (
+            ((), TypeError),
+            (([1], 1), IndexError),
+            (([1], -1), IndexError),
+            (([], b""), pickle.UnpicklingError),
+            (({}, 0), TypeError),
+        ):
             with self.assertRaises(error):
                 torshi.chunk(*args)
         with self.assertRaisesRegex(TypeError, "keyword"):
@@ -225,14 +275,20 @@ class Identity(unittest.TestCase):
         for chunk in (torshi.chunk, pure_chunk):
             text = chunk([], uvar(3 << 1) + head(13) + uvar(1) + head(10) + uvar(9) + b"some text")
             self.assertTrue(text[0] is text[1] is text[2])
-            for payload in (head(9) + nan, head(13) + uvar(1) + head(8) + nan, head(13) + uvar(1) + head(9) + nan):
+            for payload in (
+                head(9) + nan,
+                head(13) + uvar(1) + head(8) + nan,
+                head(13) + uvar(1) + head(9) + nan,
+            ):
                 made = chunk([], uvar(3 << 1) + payload)
                 self.assertEqual(len({id(v) for v in made}), 3)
                 self.assertEqual(describe(made[0]), [("float", nan)])
                 self.assertEqual(describe(made[2]), [("float", nan)])
 
     def test_struct_keys_are_shared(self) -> None:
-        made = torshi.chunk([], uvar(2 << 1) + head(17) + uvar(1) + head(10) + uvar(3) + b"key" + head(0), [])
+        made = torshi.chunk(
+            [], uvar(2 << 1) + head(17) + uvar(1) + head(10) + uvar(3) + b"key" + head(0), []
+        )
         self.assertIs(next(iter(made[0])), next(iter(made[1])))
 
 
@@ -311,7 +367,9 @@ class UserCode(unittest.TestCase):
             self.assertEqual(target[:3], [0, 1, 2])
             self.assertEqual([r.args for r in target[3:]], [(0,), (1,), (2,)])
             self.assertEqual(roll[:3], [0, -1, -2])
-            self.assertTrue(roll[3] is target and all(a is b for a, b in zip(roll[4:], target[3:], strict=True)))
+            self.assertTrue(
+                roll[3] is target and all(a is b for a, b in zip(roll[4:], target[3:], strict=True))
+            )
 
         self.both(run)
 
@@ -375,14 +433,34 @@ class UserCode(unittest.TestCase):
             roll: list[Any] = []
             # the same below: names of a struct, keys of a map
             Key.behaviour = lambda a, b: a.i == b.i
-            made = chunk([], uvar(2 << 1) + head(17) + uvar(2) + head(23) + uvar(0) + NUMBERED + head(0) * 2, roll, Key)
+            made = chunk(
+                [],
+                uvar(2 << 1) + head(17) + uvar(2) + head(23) + uvar(0) + NUMBERED + head(0) * 2,
+                roll,
+                Key,
+            )
             self.assertEqual([[k.i for k in row] for row in made], [[0, 1], [0, 1]])
-            made = chunk([], uvar(2 << 1) + head(19) + uvar(2) + head(23) + uvar(0) + NUMBERED + head(0), roll, Key)
+            made = chunk(
+                [],
+                uvar(2 << 1) + head(19) + uvar(2) + head(23) + uvar(0) + NUMBERED + head(0),
+                roll,
+                Key,
+            )
             self.assertEqual([[k.i for k in row] for row in made], [[0, 1], [2, 3]])
             Key.behaviour = failing
             for kind in (head(17) + uvar(2), head(19) + uvar(2)):
                 with self.assertRaises(Mine):
-                    chunk([], uvar(2 << 1) + kind + head(23) + uvar(0) + NUMBERED + head(0) * (2 if kind[0] == 17 else 1), [], Key)
+                    chunk(
+                        [],
+                        uvar(2 << 1)
+                        + kind
+                        + head(23)
+                        + uvar(0)
+                        + NUMBERED
+                        + head(0) * (2 if kind[0] == 17 else 1),
+                        [],
+                        Key,
+                    )
 
         self.both(run)
 
@@ -426,8 +504,21 @@ class UserCode(unittest.TestCase):
 
     def test_names_of_instances_are_interned(self) -> None:
         name = "some_field_name"
-        payload = uvar(1 << 1) + head(20) + uvar(0) + uvar(1) + head(10) + uvar(len(name)) + name.encode() + head(0)
-        self.both(lambda chunk: self.assertIs(next(iter(vars(chunk([], payload, [], Plain)[0]))), sys.intern(name)))
+        payload = (
+            uvar(1 << 1)
+            + head(20)
+            + uvar(0)
+            + uvar(1)
+            + head(10)
+            + uvar(len(name))
+            + name.encode()
+            + head(0)
+        )
+        self.both(
+            lambda chunk: self.assertIs(
+                next(iter(vars(chunk([], payload, [], Plain)[0]))), sys.intern(name)
+            )
+        )
 
     def test_collector(self) -> None:
         """It works while user code runs, and afterwards as before."""
@@ -494,7 +585,12 @@ class UserCode(unittest.TestCase):
                 for _ in range(20):
                     i = rng.randrange(len(payload))
                     outcome(torshi.chunk, type(target), payload[:i], *EXTERNALS)
-                    outcome(torshi.chunk, type(target), payload[:i] + rng.randbytes(1) + payload[i + 1 :], *EXTERNALS)
+                    outcome(
+                        torshi.chunk,
+                        type(target),
+                        payload[:i] + rng.randbytes(1) + payload[i + 1 :],
+                        *EXTERNALS,
+                    )
 
         work()
         gc.collect()
@@ -521,7 +617,11 @@ class NoMemory(unittest.TestCase):
         target: Any = kind()
         roll: list[Any] = []
         externals = tuple(EXTERNALS)
-        set_nomemory, remove_mem_hooks, chunk = _testcapi.set_nomemory, _testcapi.remove_mem_hooks, torshi.chunk
+        set_nomemory, remove_mem_hooks, chunk = (
+            _testcapi.set_nomemory,
+            _testcapi.remove_mem_hooks,
+            torshi.chunk,
+        )
         set_nomemory(k, k + 1)
         try:
             chunk(target, payload, roll, *externals)

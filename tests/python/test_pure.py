@@ -36,8 +36,13 @@ def attempt(call: Any, *args: Any, **kwargs: Any) -> Any:
 class SameBytes(unittest.TestCase):
     def same(self, native: Any, pure: Any, what: str) -> None:
         if native != pure:
-            at = next((i for i, (a, b) in enumerate(zip(native, pure)) if a != b), min(len(native), len(pure)))
-            self.fail(f"{what}: lengths {len(native)}, {len(pure)}, differ at {at}: {native[at : at + 40]!r} {pure[at : at + 40]!r}")
+            at = next(
+                (i for i, (a, b) in enumerate(zip(native, pure)) if a != b),
+                min(len(native), len(pure)),
+            )
+            self.fail(
+                f"{what}: lengths {len(native)}, {len(pure)}, differ at {at}: {native[at : at + 40]!r} {pure[at : at + 40]!r}"
+            )
 
     def test_workloads(self) -> None:
         for name, obj in workloads.workloads().items():
@@ -58,14 +63,37 @@ class SameBytes(unittest.TestCase):
         for seed in range(300 * FACTOR):
             for protocol in range(6):
                 for reducers in ("chunked", "standard"):
-                    native = attempt(torshi.dumps, random_graphs.build(seed), protocol, reducers=reducers)
-                    pure = attempt(_pure.dumps, random_graphs.build(seed), protocol, reducers=reducers)
+                    native = attempt(
+                        torshi.dumps, random_graphs.build(seed), protocol, reducers=reducers
+                    )
+                    pure = attempt(
+                        _pure.dumps, random_graphs.build(seed), protocol, reducers=reducers
+                    )
                     if type(native) is type(pure) is bytes:
                         self.same(native, pure, f"seed {seed}, protocol {protocol}, {reducers}")
 
     def test_sizes(self) -> None:
         """Borders of batches, blocks and frames."""
-        for n in (0, 1, 2, 7, 8, 15, 16, 255, 256, 257, 999, 1000, 1001, 2000, 65535, 65536, 65537, 140000):
+        for n in (
+            0,
+            1,
+            2,
+            7,
+            8,
+            15,
+            16,
+            255,
+            256,
+            257,
+            999,
+            1000,
+            1001,
+            2000,
+            65535,
+            65536,
+            65537,
+            140000,
+        ):
             for make in (
                 lambda n: list(range(n)),
                 lambda n: {i: None for i in range(n)},
@@ -77,7 +105,9 @@ class SameBytes(unittest.TestCase):
             ):
                 for reducers in ("chunked", "standard"):
                     native = torshi.dumps(make(n), 5, reducers=reducers)
-                    self.same(native, _pure.dumps(make(n), 5, reducers=reducers), f"{n} {make(min(n, 2))}")
+                    self.same(
+                        native, _pure.dumps(make(n), 5, reducers=reducers), f"{n} {make(min(n, 2))}"
+                    )
                     self.assertEqual(_pure.loads(native), make(n))
 
     def test_a_pickler_again(self) -> None:
@@ -126,13 +156,23 @@ class SameValues(unittest.TestCase):
     """Whoever writes, whoever reads: what stock pickle makes of the graph."""
 
     def test_graphs(self) -> None:
-        loads = {"torshi": torshi.loads, "pure": _pure.loads, "stock": pickle.loads, "stock in Python": pickle._loads}  # type: ignore[attr-defined]
+        loads = {
+            "torshi": torshi.loads,
+            "pure": _pure.loads,
+            "stock": pickle.loads,
+            "stock in Python": pickle._loads,
+        }  # type: ignore[attr-defined]
         for seed in range(300 * FACTOR):
-            expected = graph_maker.describe(pickle.loads(pickle.dumps(graph_maker.make_graph(seed), 5)))
+            expected = graph_maker.describe(
+                pickle.loads(pickle.dumps(graph_maker.make_graph(seed), 5))
+            )
             for writer in (torshi.dumps, _pure.dumps):
                 stream = writer(graph_maker.make_graph(seed), 5)
                 for name, load in loads.items():
-                    self.assertTrue(graph_maker.describe(load(stream)) == expected, f"seed {seed}, {writer.__module__}, {name}")
+                    self.assertTrue(
+                        graph_maker.describe(load(stream)) == expected,
+                        f"seed {seed}, {writer.__module__}, {name}",
+                    )
 
 
 class Interface(unittest.TestCase):
