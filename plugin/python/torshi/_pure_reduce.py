@@ -7,7 +7,7 @@ from typing import Any, Sequence
 
 from . import _pure_wire as wire
 from ._pure_pays import needs_roll, worth_trying
-from ._pure_scan import Decline, Limit, Origin, Seen
+from ._pure_scan import Again, Decline, Limit, Origin, Seen
 from ._pure_write import Writer
 
 _FLAT, _NESTED, _SINGLE = 0, 1, 2
@@ -77,6 +77,7 @@ class _Reduction:
         self.items: list[tuple[Any, Any]] = []
         self.single: list[int] = []
         self.externals: list[Any] = []
+        self.excluded: set[type] = set()
         self.cost = self.bound = 0
         self.has_roll = False
 
@@ -128,7 +129,7 @@ class _Reduction:
             self.add_pending_items(w, start, rows)
 
     def new_writer(self) -> Writer:
-        w = Writer(lambda obj: wire.ABSENT, False)
+        w = Writer(lambda obj: wire.ABSENT, False, self.excluded)
         w.externals = self.externals[:]
         return w
 
@@ -139,6 +140,9 @@ class _Reduction:
             w = self.new_writer()
             try:
                 self.encode_block(w, start, rows)
+            except Again as again:
+                self.excluded.add(again.type)
+                continue
             except Limit:
                 if rows == 1:
                     raise Decline from None

@@ -28,6 +28,8 @@ _FLAT, _NESTED, _SINGLE = 0, 1, 2
 # Containers and states smaller than this are not looked at.
 _FEW_ROWS = 8
 _LARGE_STATE, _LARGE_VALUE = 16, 64
+# Containers of so many rows are not part of the payload of what they are in.
+_LONG_ROW = 4096
 
 # pickle does not ask copyreg about these.
 _NEVER_ASKED = frozenset(
@@ -45,9 +47,19 @@ _registered: dict[type, tuple[Any, Any, bool]] = {}
 def _reduce_container(obj: Any, mode: int) -> tuple[Any, ...]:
     """The reduction of an exact dict or list that comes back as a copy."""
     columns = _encode(obj, mode, False)
+    if columns is None and _has_long(obj):  # it is the long ones that pay
+        columns = _encode(obj, mode, True)
     if columns is None:
         return (dict, (), None, None, iter(obj.items())) if type(obj) is dict else (list, (), None, iter(obj))
     return _reduction(type(obj)(), columns, mode)
+
+
+def _has_long(obj: Any) -> bool:
+    """Whether a dict or list is in it that makes a payload of its own."""
+    return any(
+        (type(value) is list or type(value) is dict) and len(value) >= _LONG_ROW
+        for value in (obj.values() if type(obj) is dict else obj)
+    )
 
 
 def _reduction(target: Any, columns: tuple[Any, ...], mode: int = _FLAT, state: Any = None) -> tuple[Any, ...]:
@@ -288,6 +300,8 @@ def register(
     before = copyreg.dispatch_table.get(cls, _ABSENT)
     function = pickle_function if pickle_function is not None else None if before is _ABSENT else before
     entered: Any = function if value else _Reducer(function, bool(owned))
+    # what pickles by default has columns of its own
+    value = value and (function is not None or not _has_own(cls, object, "__reduce_ex__", "__reduce__"))
     if value:
         _register_ref(cls)
     if entered is not None:
