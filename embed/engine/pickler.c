@@ -11,7 +11,6 @@
 #include <structmember.h>
 
 #if PY_VERSION_HEX < 0x030C0000
-#define Py_T_INT T_INT
 #define Py_T_OBJECT_EX T_OBJECT_EX
 #endif
 
@@ -147,6 +146,36 @@ static int pickler_set_memo_attr(PyObject *op, PyObject *value, void *Py_UNUSED(
         return -1;
     }
     return pickler_set_memo((pickler_object *)op, value);
+}
+
+/* bin and fast: ints, which users may set at any time. */
+static const size_t bin_offset = offsetof(torshi_dump, bin);
+static const size_t fast_offset = offsetof(torshi_dump, fast);
+
+static int *flag_of(PyObject *op, void *closure)
+{
+    return (int *)(void *)((char *)&((pickler_object *)op)->d + *(const size_t *)closure);
+}
+
+static PyObject *pickler_get_flag(PyObject *op, void *closure)
+{
+    return PyLong_FromLong(*flag_of(op, closure));
+}
+
+static int pickler_set_flag(PyObject *op, PyObject *value, void *closure)
+{
+    long flag;
+    if (value == NULL) {
+        PyErr_SetString(PyExc_TypeError, "can't delete numeric/char attribute");
+        return -1;
+    }
+    flag = PyLong_AsLong(value);
+    if (flag == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    *flag_of(op, closure) = (int)flag;
+    dump_set_modern(&((pickler_object *)op)->d);
+    return 0;
 }
 
 static int is_persistent_id(PyObject *name)
@@ -323,13 +352,13 @@ static PyMethodDef pickler_methods[] = {
 };
 
 static PyMemberDef pickler_members[] = {
-    {"bin", Py_T_INT, offsetof(pickler_object, d.bin), 0, NULL},
-    {"fast", Py_T_INT, offsetof(pickler_object, d.fast), 0, NULL},
     {"dispatch_table", Py_T_OBJECT_EX, offsetof(pickler_object, dispatch_table), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef pickler_getsets[] = {
+    {"bin", pickler_get_flag, pickler_set_flag, NULL, (void *)&bin_offset},
+    {"fast", pickler_get_flag, pickler_set_flag, NULL, (void *)&fast_offset},
     {"memo", pickler_get_memo, pickler_set_memo_attr, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -107,8 +107,9 @@ struct torshi_dump {
     int chunked; /* a table row wrote something in this dump */
 
     int proto;
-    int bin;  /* Pickler.bin */
-    int fast; /* Pickler.fast */
+    int bin;    /* Pickler.bin */
+    int fast;   /* Pickler.fast */
+    int modern; /* protocol 4 and up, bin and not fast: what nearly every dump is */
     int fix_imports;
     int use_rows; /* the registration table is asked */
     int running;
@@ -329,6 +330,10 @@ TORSHI_HIDDEN int write_extension(torshi_dump *d, long code); /* EXT1, EXT2 or E
 /* ---- save_instance.c, save_types.c ----------------------------------------------------------- */
 /* An object on the default path: SAVE_*, or SAVE_DECLINED (nothing written). */
 TORSHI_HIDDEN int save_instance(torshi_dump *d, PyObject *obj, type_info *info, Py_ssize_t solo);
+/* save_object(), for the state of an object on the default path. Up to 30 attributes an instance
+   may have without a __dict__, which nobody can see: so that the same objects give the same bytes,
+   a __dict__ of so many is not offered to the registration table. */
+TORSHI_HIDDEN int save_attribute_dict(torshi_dump *d, PyObject *dict, Py_ssize_t solo);
 TORSHI_HIDDEN int step_instance(torshi_dump *d);
 /* 1: obj of a TYPE_DEFAULT type has nothing of its own that changes how it pickles, 0: it has;
    -1: MemoryError. */
@@ -346,6 +351,11 @@ TORSHI_HIDDEN void dump_free(torshi_dump *d);
 /* Set proto (None or NULL: the default), bin and fix_imports; then buffer_callback (None or NULL:
    none). 0 or -1. */
 TORSHI_HIDDEN int dump_set_protocol(torshi_dump *d, PyObject *protocol, int fix_imports);
+/* After a change of proto, bin or fast. */
+static inline void dump_set_modern(torshi_dump *d)
+{
+    d->modern = d->proto >= 4 && d->bin && !d->fast;
+}
 TORSHI_HIDDEN int dump_set_callback(torshi_dump *d, PyObject *buffer_callback);
 TORSHI_HIDDEN int dump_set_file(torshi_dump *d, PyObject *file);
 /* An initialised dump for one call of dump or dumps, and back. NULL with MemoryError. */

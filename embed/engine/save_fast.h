@@ -171,10 +171,11 @@ FAST_INLINE int save_str(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
             }
         }
     }
-    if (TORSHI_LIKELY(PyUnicode_IS_COMPACT_ASCII(obj) && d->proto >= 4 && d->bin)) {
+    if (TORSHI_LIKELY(PyUnicode_IS_COMPACT_ASCII(obj) && d->modern)) {
         size_t n = (size_t)PyUnicode_GET_LENGTH(obj);
         if (TORSHI_LIKELY(n < 256)) {
             unsigned char *p;
+            int status;
             if (TORSHI_UNLIKELY((size_t)(d->end - d->p) < n + OUT_SLACK) && out_grow(d, n) < 0) {
                 return -1;
             }
@@ -182,8 +183,11 @@ FAST_INLINE int save_str(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
             p[0] = OP_SHORT_BINUNICODE;
             p[1] = (unsigned char)n;
             copy_short(p + 2, (const unsigned char *)((PyASCIIObject *)obj + 1), n);
-            d->p = p + 2 + n;
-            return memoize_new(d, slot, obj);
+            p[2 + n] = OP_MEMOIZE;
+            d->p = p + 3 + n;
+            status = slot == NULL ? memo_log(&d->memo, d->memo.quiet ? obj : NULL)
+                                  : memo_put_at(&d->memo, slot, obj);
+            return status;
         }
     }
     return save_str_slowly(d, obj, slot == NULL);

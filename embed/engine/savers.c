@@ -38,6 +38,7 @@ int dump_set_protocol(torshi_dump *d, PyObject *protocol, int fix_imports)
     d->bin = proto > 0;
     d->fix_imports = fix_imports && proto < 3;
     d->fast = 0;
+    dump_set_modern(d);
     return 0;
 }
 
