@@ -30,6 +30,13 @@ typedef struct load_kept {
     PyObject *value; /* owned */
 } load_kept;
 
+/* Attribute names lately interned: the string of the stream and the interned one. */
+#define LOAD_NAMES 32
+typedef struct load_name {
+    PyObject *from; /* owned */
+    PyObject *to;   /* owned */
+} load_name;
+
 struct torshi_load {
     torshi_state *st; /* borrowed */
 
@@ -68,27 +75,34 @@ struct torshi_load {
     PyObject *persistent_load; /* owned callable, or NULL */
     PyObject *unpickler;       /* borrowed: whose find_class is asked; NULL: the default one */
 
+    load_name *names;    /* LOAD_NAMES of them, those of torshi_loaders; or NULL */
+    uint32_t names_used; /* bit i: names[i] is filled */
+
     load_kept *kept; /* owned: svc_load_once */
     size_t kept_count;
 };
 
+#define READY_SPECS 8
+
 /* What unpickling keeps per interpreter. */
 struct torshi_loaders {
-    PyTypeObject *unpickler_types[2]; /* owned, by flavour */
-    PyTypeObject *proxy_type;         /* owned */
-    PyTypeObject *target_type;        /* owned: the buffer that readinto() fills */
-    PyObject *import_function;        /* owned: builtins.__import__ as it was */
-    PyObject *str_import;             /* owned: "__import__" */
-    PyObject *str_spec;               /* owned: "__spec__" */
-    PyObject *str_initializing;       /* owned: "_initializing" */
-    PyObject *str_release;            /* owned: "release" */
-    PyObject *str_dot;                /* owned: "." */
-    int scratch_used;                 /* 1: lent to a load */
-    PyObject **stack;                 /* owned, empty */
+    PyTypeObject *unpickler_types[2];   /* owned, by flavour */
+    PyTypeObject *proxy_type;           /* owned */
+    PyTypeObject *target_type;          /* owned: the buffer that readinto() fills */
+    PyObject *import_function;          /* owned: builtins.__import__ as it was */
+    PyObject *str_import;               /* owned: "__import__" */
+    PyObject *str_spec;                 /* owned: "__spec__" */
+    PyObject *str_initializing;         /* owned: "_initializing" */
+    PyObject *str_release;              /* owned: "release" */
+    PyObject *ready_specs[READY_SPECS]; /* owned or NULL: of modules that are imported for good */
+    PyObject *str_dot;                  /* owned: "." */
+    int scratch_used;                   /* 1: lent to a load */
+    PyObject **stack;                   /* owned, empty */
     size_t stack_size;
     Py_ssize_t *marks; /* owned */
     Py_ssize_t mark_size;
-    PyObject **memo; /* owned, all NULL */
+    load_name names[LOAD_NAMES]; /* filled only while they are lent */
+    PyObject **memo;             /* owned, all NULL */
     size_t memo_size;
 };
 

@@ -192,11 +192,36 @@ static PyObject *intern_name(PyObject *key)
     return key;
 }
 
+/* The same for an exact str, remembering what each string of the stream became: the memo gives the
+   same one for every instance. */
+static PyObject *intern_again(torshi_load *load, PyObject *key)
+{
+    if (PyUnicode_CHECK_INTERNED(key)) {
+        return Py_NewRef(key);
+    }
+    if (load->names == NULL) {
+        return intern_name(Py_NewRef(key));
+    }
+    unsigned at = (unsigned)((uintptr_t)key >> 4) % LOAD_NAMES;
+    load_name *name = &load->names[at];
+    if (!(load->names_used >> at & 1)) {
+        load->names_used |= (uint32_t)1 << at;
+    } else if (name->from == key) {
+        return Py_NewRef(name->to);
+    } else {
+        Py_DECREF(name->from);
+        Py_DECREF(name->to);
+    }
+    name->from = Py_NewRef(key);
+    name->to = intern_name(Py_NewRef(key));
+    return Py_NewRef(name->to);
+}
+
 /* The most attributes that are set in one go. */
 #define BUILD_AT_ONCE 64
 
 /* BUILD of an exact dict by internals_build_instance: 1 done, 0 not applicable, -1. */
-static int build_at_once(PyObject *inst, PyObject *state)
+static int build_at_once(torshi_load *load, PyObject *inst, PyObject *state)
 {
     PyObject *items[2 * BUILD_AT_ONCE], *key, *value;
     Py_ssize_t pos = 0, n = 0;
@@ -208,7 +233,7 @@ static int build_at_once(PyObject *inst, PyObject *state)
         if (!PyUnicode_CheckExact(key)) {
             goto done;
         }
-        items[2 * n] = intern_name(Py_NewRef(key));
+        items[2 * n] = intern_again(load, key);
         items[2 * n + 1] = value;
         n++;
     }
@@ -304,7 +329,7 @@ static int build(torshi_load *load, PyObject *inst, PyObject *state)
     }
     /* That a fresh instance has no __setstate__ of its own is checked by what is called. */
     if (known == 0 && load->st->internals && PyDict_CheckExact(state)) {
-        int built = build_at_once(inst, state);
+        int built = build_at_once(load, inst, state);
         if (built != 0) {
             return built < 0 ? -1 : 0;
         }

@@ -8,7 +8,7 @@
  */
 
 /* Whether a module is in the middle of its import. 1, 0 or -1. */
-static int is_initializing(const torshi_loaders *loaders, PyObject *module)
+static int is_initializing(torshi_loaders *loaders, PyObject *module)
 {
     PyObject *spec = PyDict_GetItemWithError(PyModule_GetDict(module), loaders->str_spec);
     if (spec == NULL) {
@@ -17,21 +17,28 @@ static int is_initializing(const torshi_loaders *loaders, PyObject *module)
     if (spec == Py_None) {
         return 0;
     }
+    /* An import that is over does not begin again under the same spec. */
+    PyObject **ready = &loaders->ready_specs[((uintptr_t)spec >> 5) % READY_SPECS];
+    if (*ready == spec) {
+        return 0;
+    }
     PyObject *value;
     Py_INCREF(spec);
-    int status = lookup_attribute(spec, loaders->str_initializing, &value);
-    Py_DECREF(spec);
-    if (status < 0) {
-        return -1;
+    int yes = lookup_attribute(spec, loaders->str_initializing, &value);
+    if (yes == 0 && value != NULL) {
+        yes = PyObject_IsTrue(value);
+        Py_DECREF(value);
     }
-    int yes = value == NULL ? 0 : PyObject_IsTrue(value);
-    Py_XDECREF(value);
+    if (yes == 0) {
+        Py_XSETREF(*ready, Py_NewRef(spec));
+    }
+    Py_DECREF(spec);
     return yes;
 }
 
 /* Import by absolute name, as PyImport_Import does; it is called unless the module is there
    already and nobody has replaced __import__. */
-static PyObject *import_module(const torshi_loaders *loaders, PyObject *name)
+static PyObject *import_module(torshi_loaders *loaders, PyObject *name)
 {
     PyObject *builtins = PyEval_GetBuiltins();
     PyObject *import_function = NULL;
@@ -149,6 +156,34 @@ static PyObject *dotted_attribute(torshi_loaders *loaders, PyObject *module, PyO
     return obj;
 }
 
+/* The attribute of a module, as generic look-up finds it, in *value; NULL: not there. 0 or -1. */
+static int module_attribute(PyObject *module, PyObject *name, PyObject **value)
+{
+    /* What its type has under a name without underscores gives way to its __dict__. */
+    if (PyModule_CheckExact(module) && PyUnicode_CheckExact(name) &&
+        PyUnicode_GET_LENGTH(name) > 0 && PyUnicode_READ_CHAR(name, 0) != '_') {
+        *value = Py_XNewRef(PyDict_GetItemWithError(PyModule_GetDict(module), name));
+        if (*value != NULL) {
+            return 0;
+        }
+        if (PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    return lookup_attribute(module, name, value);
+}
+
+/* Whether find_class takes this name apart. */
+static int is_dotted(PyObject *name)
+{
+    Py_ssize_t n = PyUnicode_GET_LENGTH(name);
+    if (PyUnicode_IS_COMPACT_ASCII(name)) {
+        const char *text = (const char *)PyUnicode_DATA(name);
+        return text[0] == '<' || memchr(text, '.', (size_t)n) != NULL;
+    }
+    return PyUnicode_FindChar(name, '.', 0, n, 1) != -1;
+}
+
 PyObject *find_class_default(torshi_state *st, int proto, int fix_imports, PyObject *module,
                              PyObject *name)
 {
@@ -165,11 +200,11 @@ PyObject *find_class_default(torshi_state *st, int proto, int fix_imports, PyObj
     if (source == NULL) {
         goto done;
     }
-    if (proto >= 4 &&
-        (!PyUnicode_Check(name) || PyUnicode_FindChar(name, '.', 0, PY_SSIZE_T_MAX, 1) != -1 ||
-         PyUnicode_FindChar(name, '<', 0, 1, 1) == 0)) {
+    if (!PyUnicode_Check(name)) { /* from a caller of find_class */
+        found = PyObject_GetAttr(source, name);
+    } else if (proto >= 4 && is_dotted(name)) {
         found = dotted_attribute(st->loaders, source, name);
-    } else if (lookup_attribute(source, name, &found) == 0 && found == NULL) {
+    } else if (module_attribute(source, name, &found) == 0 && found == NULL) {
         attribute_missing(name, source);
     }
 done:

@@ -233,9 +233,11 @@ int scratch_take(torshi_load *load, int with_memo)
         load->memo = (load_memo){0};
     }
     load->mark_count = 0;
+    load->names = NULL;
     load->scratch = !shared->scratch_used && shared->stack != NULL;
     if (load->scratch) {
         shared->scratch_used = 1;
+        load->names = shared->names;
         load->stack = shared->stack;
         load->limit = shared->stack + shared->stack_size;
         load->marks = shared->marks;
@@ -271,6 +273,18 @@ static void forget_kept(torshi_load *load)
     PyErr_Restore(type, value, traceback);
 }
 
+/* Strings only: nothing of the user's runs. */
+static void forget_names(torshi_load *load)
+{
+    for (unsigned i = 0; i < LOAD_NAMES; i++) {
+        if (load->names_used >> i & 1) {
+            Py_DECREF(load->names[i].from);
+            Py_DECREF(load->names[i].to);
+        }
+    }
+    load->names_used = 0;
+}
+
 static void drop_leftovers(torshi_load *load, int with_memo)
 {
     PyObject *type, *value, *traceback;
@@ -287,6 +301,9 @@ void scratch_return(torshi_load *load, int with_memo)
     torshi_loaders *shared = load->st->loaders;
     if (load->kept != NULL) {
         forget_kept(load);
+    }
+    if (load->names_used != 0) {
+        forget_names(load);
     }
     if (load->top > load->stack || load->memo.sparse != NULL) {
         drop_leftovers(load, with_memo);

@@ -735,6 +735,9 @@ int loaders_traverse(torshi_loaders *loaders, visitproc visit, void *arg)
     Py_VISIT(loaders->proxy_type);
     Py_VISIT(loaders->target_type);
     Py_VISIT(loaders->import_function);
+    for (int i = 0; i < READY_SPECS; i++) {
+        Py_VISIT(loaders->ready_specs[i]);
+    }
     return 0;
 }
 
@@ -745,6 +748,9 @@ void loaders_clear(torshi_loaders *loaders)
     Py_CLEAR(loaders->proxy_type);
     Py_CLEAR(loaders->target_type);
     Py_CLEAR(loaders->import_function);
+    for (int i = 0; i < READY_SPECS; i++) {
+        Py_CLEAR(loaders->ready_specs[i]);
+    }
     Py_CLEAR(loaders->str_import);
     Py_CLEAR(loaders->str_spec);
     Py_CLEAR(loaders->str_initializing);
