@@ -132,8 +132,7 @@ void input_clear(torshi_load *load)
     load->line_size = 0;
 }
 
-/* ---- calls of the file; the collector is as the user has it ------------------------------------
- */
+/* ---- calls of the file; the collector is as the user has it ---------------------------------- */
 
 static PyObject *call_read(PyObject *method, Py_ssize_t n)
 {

@@ -106,14 +106,12 @@ struct torshi_loaders {
     size_t memo_size;
 };
 
-/* ---- load.c -----------------------------------------------------------------------------------
- */
+/* ---- load.c ---------------------------------------------------------------------------------- */
 
 /* Read one pickle; new reference or NULL. Input is set up; stack and marks come from scratch. */
 TORSHI_HIDDEN PyObject *load_run(torshi_load *load);
 
-/* ---- load_stack.c -----------------------------------------------------------------------------
- */
+/* ---- load_stack.c ---------------------------------------------------------------------------- */
 
 /* Stack and marks (and memo, when `with_memo`) for one load, from the interpreter's scratch if
    that is free. scratch_return drops what is left in them; it keeps an exception that is set. */
@@ -147,8 +145,7 @@ TORSHI_HIDDEN PyObject *svc_load_once(torshi_load *load, const void *key,
                                       PyObject *(*make)(void *arg), void *arg,
                                       PyObject **temporary);
 
-/* ---- input.c ----------------------------------------------------------------------------------
- */
+/* ---- input.c --------------------------------------------------------------------------------- */
 
 /* Take the methods of a file; TypeError when one is missing. */
 TORSHI_HIDDEN int input_from_file(torshi_load *load, PyObject *file);
@@ -178,8 +175,7 @@ static inline const unsigned char *input_take(torshi_load *load, Py_ssize_t n)
     return input_refill(load, n);
 }
 
-/* ---- load_global.c ----------------------------------------------------------------------------
- */
+/* ---- load_global.c --------------------------------------------------------------------------- */
 
 /* Unpickler.find_class as it is when nothing overrides it. Arguments borrowed; new or NULL. */
 TORSHI_HIDDEN PyObject *find_class_default(torshi_state *st, int proto, int fix_imports,
@@ -188,20 +184,40 @@ TORSHI_HIDDEN PyObject *find_class_default(torshi_state *st, int proto, int fix_
 /* What two lines of the stream name (GLOBAL, INST); new or NULL. */
 TORSHI_HIDDEN PyObject *global_from_lines(torshi_load *load, int ascii);
 
-/* ---- load_build.c ------------------------------------------------------------------------------
- */
+/* ---- load_build.c ---------------------------------------------------------------------------- */
 
 /* REDUCE of what lies below args..top, without a tuple; the caller checked that it is there. */
 TORSHI_HIDDEN int reduce_items(torshi_load *load, PyObject **args);
 
-/* ---- load_containers.c ------------------------------------------------------------------------
- */
+/* ---- load_containers.c ----------------------------------------------------------------------- */
 
 /* dict[key] = value for what lies at items..load->top, which leaves the stack. `dict` is exact. */
 TORSHI_HIDDEN int dict_fill(torshi_load *load, PyObject *dict, PyObject **items);
 
-/* ---- unpickler.c ------------------------------------------------------------------------------
+/* ---- load_functions.c ------------------------------------------------------------------------ */
+
+typedef struct load_options {
+    int fix_imports;
+    PyObject *encoding; /* borrowed, NULL: default; likewise below */
+    PyObject *errors;
+    PyObject *buffers;
+} load_options;
+
+/*
+ * Parse (first, *, fix_imports, encoding, errors, buffers) of `function` by a format of
+ * PyArg_ParseTupleAndKeywords, in which `first_name` is "" when it is positional only. The results
+ * are borrowed from args and kwargs.
  */
+TORSHI_HIDDEN int load_parse(PyObject *args, PyObject *kwargs, const char *format,
+                             const char *first_name, const char *function, PyObject **first,
+                             load_options *options);
+/* Give a load its options; what it took is released by load_clear_options, also on failure. */
+TORSHI_HIDDEN int load_set_options(torshi_load *load, const load_options *options);
+TORSHI_HIDDEN void load_clear_options(torshi_load *load);
+
+#define FASTCALL_FN(f) ((PyCFunction)(void (*)(void))(f))
+
+/* ---- unpickler.c ----------------------------------------------------------------------------- */
 
 /* 1 when `type` is one of our Unpickler types itself. */
 static inline int is_unpickler_exact(const torshi_loaders *loaders, const PyTypeObject *type)
@@ -209,8 +225,7 @@ static inline int is_unpickler_exact(const torshi_loaders *loaders, const PyType
     return type == loaders->unpickler_types[0] || type == loaders->unpickler_types[1];
 }
 
-/* ---- small things -----------------------------------------------------------------------------
- */
+/* ---- small things ---------------------------------------------------------------------------- */
 
 #define PAUSE_ABOVE 128
 

@@ -9,8 +9,7 @@ static int push_new(torshi_load *load, PyObject *obj)
     return stack_push(load, Py_NewRef(obj));
 }
 
-/* ---- None, bool, int, float -------------------------------------------------------------------
- */
+/* ---- None, bool, int, float ------------------------------------------------------------------ */
 
 int load_NONE(torshi_load *load)
 {
@@ -134,8 +133,7 @@ int load_BINFLOAT(torshi_load *load)
     return p == NULL ? -1 : stack_push(load, PyFloat_FromDouble(be_double(p)));
 }
 
-/* ---- Python 2 strings --------------------------------------------------------------------------
- */
+/* ---- Python 2 strings ------------------------------------------------------------------------ */
 
 /* Push 8-bit text as the load's encoding wants it. */
 static int push_text(torshi_load *load, const char *text, Py_ssize_t size)
@@ -216,8 +214,7 @@ int load_SHORT_BINSTRING(torshi_load *load)
     return p == NULL ? -1 : push_binstring(load, p[0]);
 }
 
-/* ---- str ----------------------------------------------------------------------------------------
- */
+/* ---- str ------------------------------------------------------------------------------------- */
 
 int load_UNICODE(torshi_load *load)
 {
@@ -307,8 +304,7 @@ int load_BINUNICODE8(torshi_load *load)
     return size < 0 ? -1 : push_str(load, size);
 }
 
-/* ---- bytes, bytearray, buffers ------------------------------------------------------------------
- */
+/* ---- bytes, bytearray, buffers --------------------------------------------------------------- */
 
 int load_SHORT_BINBYTES(torshi_load *load)
 {
@@ -371,8 +367,7 @@ int load_READONLY_BUFFER(torshi_load *load)
     return 0;
 }
 
-/* ---- memo ---------------------------------------------------------------------------------------
- */
+/* ---- memo ------------------------------------------------------------------------------------ */
 
 static int push_memo(torshi_load *load, size_t index)
 {
@@ -462,8 +457,7 @@ int load_MEMOIZE(torshi_load *load)
     return put_top(load, load->memo.count);
 }
 
-/* ---- the stack ----------------------------------------------------------------------------------
- */
+/* ---- the stack ------------------------------------------------------------------------------- */
 
 int load_MARK(torshi_load *load)
 {
@@ -506,8 +500,7 @@ int load_DUP(torshi_load *load)
     return push_new(load, load->top[-1]);
 }
 
-/* ---- steering -----------------------------------------------------------------------------------
- */
+/* ---- steering -------------------------------------------------------------------------------- */
 
 int load_PROTO(torshi_load *load)
 {

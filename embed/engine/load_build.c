@@ -7,8 +7,7 @@
 #include "internals.h"
 #include "registry.h"
 
-/* ---- calls -------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 int reduce_items(torshi_load *load, PyObject **args)
 {
@@ -180,8 +179,7 @@ int load_NEWOBJ_EX(torshi_load *load)
     return make_object(load, 1);
 }
 
-/* ---- BUILD -------------------------------------------------------------------------------------
- */
+/* ---- BUILD ----------------------------------------------------------------------------------- */
 
 /* An attribute name as the interned string it would be; new reference. Steals key. */
 static PyObject *intern_name(PyObject *key)

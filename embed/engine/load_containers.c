@@ -22,8 +22,7 @@ static PyObject *tuple_of(torshi_load *load, PyObject **items)
     return tuple;
 }
 
-/* ---- making ------------------------------------------------------------------------------------
- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 int load_EMPTY_TUPLE(torshi_load *load)
 {
@@ -133,8 +132,7 @@ int load_FROZENSET(torshi_load *load)
     return stack_push(load, set);
 }
 
-/* ---- filling -----------------------------------------------------------------------------------
- */
+/* ---- filling --------------------------------------------------------------------------------- */
 
 /* The container of a filling opcode must lie right below `items`. */
 static inline int check_container(torshi_load *load, PyObject **items)

@@ -4,8 +4,7 @@
  */
 #include "load.h"
 
-/* ---- importing ---------------------------------------------------------------------------------
- */
+/* ---- importing ------------------------------------------------------------------------------- */
 
 /* Whether a module is in the middle of its import. 1, 0 or -1. */
 static int is_initializing(torshi_loaders *loaders, PyObject *module)
@@ -67,8 +66,7 @@ static PyObject *import_module(torshi_loaders *loaders, PyObject *name)
     return PyImport_Import(name);
 }
 
-/* ---- find_class --------------------------------------------------------------------------------
- */
+/* ---- find_class ------------------------------------------------------------------------------ */
 
 /* Python 2's names for what Python 3 has elsewhere. *module and *name are owned and replaced. */
 static int map_names(torshi_state *st, PyObject **module, PyObject **name)
@@ -228,8 +226,7 @@ static PyObject *find_class(torshi_load *load, PyObject *module, PyObject *name)
     return found;
 }
 
-/* ---- opcodes -----------------------------------------------------------------------------------
- */
+/* ---- opcodes --------------------------------------------------------------------------------- */
 
 /* One of the two lines of GLOBAL and INST, without its newline; NULL on failure. */
 static PyObject *name_line(torshi_load *load, int ascii)
