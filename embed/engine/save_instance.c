@@ -14,6 +14,9 @@
 #include "internals.h"
 #include "save_fast.h"
 
+/* Most attributes that an instance may have without a __dict__ (CPython 3.11 to 3.13). */
+#define ATTRIBUTES_INLINE 30
+
 /* torshi_task.step of TASK_INSTANCE. extra: a tuple of slot names and values, or NULL: read them
    from the object. walk.pos: next slot, by either; walk.size: 1 if the object is alone; walk.n:
    slots that have a value. */
@@ -210,6 +213,27 @@ static int write_new(torshi_dump *d, size_t at)
     return memoize_alone(d, obj, alone);
 }
 
+int save_attribute_dict(torshi_dump *d, PyObject *dict, Py_ssize_t solo)
+{
+    PyObject *held = NULL;
+    int status = SAVE_ERROR;
+    if (!d->use_rows || !PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) > ATTRIBUTES_INLINE) {
+        return save_object(d, dict, solo);
+    }
+    if (TORSHI_UNLIKELY(d->p >= d->soft)) { /* not left to a later task, as save_object() might */
+        held = Py_NewRef(dict);
+        if (out_boundary(d) < 0) {
+            goto done;
+        }
+    }
+    d->use_rows = 0;
+    status = save_object(d, dict, held != NULL ? -1 : solo);
+    d->use_rows = 1;
+done:
+    Py_XDECREF(held);
+    return status;
+}
+
 /* The __dict__, or None where slots follow and there is none: SAVE_*. */
 static int write_attributes(torshi_dump *d, size_t at)
 {
@@ -229,7 +253,7 @@ static int write_attributes(torshi_dump *d, size_t at)
         return SAVE_DONE;
     }
     if (a.dict != NULL) {
-        return save_object(d, a.dict, d->memo.solo);
+        return save_attribute_dict(d, a.dict, d->memo.solo);
     }
     if (TORSHI_UNLIKELY(d->p >= d->soft) && out_boundary(d) < 0) {
         return SAVE_ERROR;

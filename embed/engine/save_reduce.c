@@ -358,6 +358,11 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
             t->step = SETTER_OBJECT;
             return save_object(d, item, -1);
         }
+        if (d->use_rows && obj != NULL && d->reducer_override == NULL &&
+            d->dispatch_table == NULL &&
+            type_info_of(d->st->savers, Py_TYPE(obj))->kind == TYPE_DEFAULT) {
+            return save_attribute_dict(d, part(value, 2), solo);
+        }
         return save_object(d, part(value, 2), solo);
     case BUILD_STATE:
         pop_task(d);
