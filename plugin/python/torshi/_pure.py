@@ -15,9 +15,10 @@ from itertools import islice
 from typing import Any, Callable, Sequence
 
 from . import _pure_pays as pays
+from . import _pure_types as types
 from . import _pure_wire as wire
 from ._pure_read import chunk
-from ._pure_scan import NO_KEY, Decline, Limit
+from ._pure_scan import NO_KEY, Again, Decline, Limit
 from ._pure_write import Writer
 
 __all__ = ["Pickler", "Unpickler", "chunk", "dump", "dumps", "load", "loads"]
@@ -25,13 +26,10 @@ __all__ = ["Pickler", "Unpickler", "chunk", "dump", "dumps", "load", "loads"]
 _MODES = ("chunked", "standard", None)
 _BATCH = 1000
 _MIN_ITEMS = 2
+_ATTRIBUTES_INLINE = 30
 _ATOMS = frozenset((type(None), bool, int, float))
 _BEFORE_HOOKS = frozenset((str, bytes, tuple, dict, list, set, frozenset, bytearray))
-_BUILD_ENDS = (
-    pickle.SETITEM,
-    pickle.SETITEM + pickle.BUILD,
-    pickle.SETITEM + pickle.TUPLE2 + pickle.BUILD,
-)
+_BUILD_ENDS = (pickle.SETITEM, pickle.SETITEM + pickle.TUPLE2 + pickle.BUILD)
 
 
 class _Framer(pickle._Framer):  # type: ignore[name-defined,misc]
@@ -124,6 +122,7 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             int, tuple[_Record, int, Any]
         ] = {}  # id -> record, roll index, the object
         self._columns: dict[int, Any] = {}  # what was written in payloads, by id
+        self._states: set[int] = set()  # ids of dicts that are written by opcodes in any case
         self.framer = _Framer(self._file_write)
         self.write = self.framer.write
         self._write_large_bytes = self.framer.write_large_bytes
@@ -162,6 +161,7 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             and self._chunks
             and not self.fast
             and len(obj) >= _MIN_ITEMS
+            and id(obj) not in self._states
             and self._save_chunked(obj)
         ):
             pass
@@ -254,12 +254,31 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         if state is None:
             return
         if state_setter is None:
-            self.save(state)
+            self._save_state(obj, state)
             self.write(pickle.BUILD)
             return
         for part in (state_setter, obj, state):
             self.save(part)
         self.write(pickle.TUPLE2 + pickle.REDUCE + pickle.POP)
+
+    def _save_state(self, obj: Any, state: Any) -> None:
+        """The native writer reads the attributes of an instance that pickles by default itself."""
+        if not self._chunks or not types.is_default_instance(obj, type(obj).__dictoffset__ != 0):
+            self.save(state)
+            return
+        parts = state if type(state) is tuple else (state, None)
+        states = [id(parts[1])]
+        if parts[0] is not None and len(parts[0]) <= _ATTRIBUTES_INLINE:
+            states.append(id(parts[0]))
+        self._states.update(states)
+        self.save(state)
+        self._states.difference_update(states)
+
+    def _hooks(self) -> bool:
+        return (
+            getattr(self, "reducer_override", None) is not None
+            or getattr(self, "dispatch_table", None) is not None
+        )
 
     def _save_pair(self, pair: tuple[Any, Any]) -> None:
         self.save(pair[0])
@@ -351,27 +370,28 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         self, target: Any, start: int, block: int
     ) -> tuple[Writer | None, list[Any], list[Any], int]:
         """The next rows as a chunk (None: better off as opcodes), keys, values, block size."""
-        hooks = (
-            getattr(self, "reducer_override", None) is not None
-            or getattr(self, "dispatch_table", None) is not None
-        )
+        hooks = self._hooks()
         is_dict = type(target) is dict
+        excluded: set[type] = set()
         while True:
             if is_dict:
                 pairs = list(islice(target.items(), start, start + block))
                 keys, values = [key for key, _ in pairs], [value for _, value in pairs]
             else:
                 keys, values = [], target[start : start + block]
-            w = Writer(self.memo_find, hooks)
+            w = Writer(self.memo_find, hooks, excluded)
             if not values or not pays.worth_trying(w, values) or not w.keys_are_plain(keys, 1):
                 return None, keys, values, block
-            w = Writer(self.memo_find, hooks)
+            w = Writer(self.memo_find, hooks, excluded)
             try:
                 pays.encode_rows(
                     w, target, keys, values, max(len(target) - start - len(values), 0), start
                 )
             except Decline:
                 return None, keys, values, block
+            except Again as again:
+                excluded.add(again.type)
+                continue
             except Limit:
                 if len(values) == 1:
                     return None, keys, values, block
@@ -476,9 +496,7 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             if not pushed:
                 self._push(record, row.obj, row.index)
                 pushed = True
-            if row.build == wire.BUILD_STATE:
-                self.write(pickle.EMPTY_DICT)
-            elif row.build == wire.BUILD_SLOTS:
+            if row.build == wire.BUILD_SLOTS:
                 self.write(pickle.NONE + pickle.EMPTY_DICT)
             if key is NO_KEY:
                 self._write_index(index)

@@ -47,6 +47,13 @@ class Limit(Exception):
     """More rows or values than a chunk may have: try with fewer rows."""
 
 
+class Again(Exception):
+    """A type is not plain after all: to be tried again, knowing that."""
+
+    def __init__(self, cls: type) -> None:
+        self.type = cls
+
+
 class Decline(Exception):
     """What may not be pending is not plain: no chunk."""
 
@@ -68,9 +75,11 @@ class Origin:
         key: Any = None,
         field: int = 0,
         start: int = 0,
+        cls: type | None = None,
     ) -> None:
         self.form, self.first, self.ends, self.keys = form, first, ends or [], keys
         self.key, self.field, self.start = key, field, start
+        self.type = cls  # of instances that have a dict
 
     def place(self, row: int) -> tuple[int, int, Any, int]:
         """Roll index, position, key or _NO_KEY, list index of a row."""
@@ -118,9 +127,12 @@ class Seen:
 class Scan:
     """One chunk being scanned. `memo_find(obj)` is a memo number, ABSENT, ROLLED or COLUMN."""
 
-    def __init__(self, memo_find: Callable[[Any], int], hooks: bool) -> None:
+    def __init__(
+        self, memo_find: Callable[[Any], int], hooks: bool, excluded: set[type] | None = None
+    ) -> None:
         self.memo_find = memo_find
         self.hooks = hooks
+        self.excluded = excluded or set()  # types that turned out not to be plain
         self.out = bytearray()
         self.values = self.bound = self.extra = self.serial = 0
         self.rolled = 1
@@ -148,7 +160,9 @@ class Scan:
     def type_of(self, obj: Any) -> types.TypeEntry:
         entry = self.types.get(type(obj))
         if entry is None:
-            entry = self.types[type(obj)] = types.make_entry(obj, self.hooks)
+            entry = self.types[type(obj)] = types.make_entry(
+                obj, self.hooks or type(obj) in self.excluded
+            )
         return entry
 
     def external(self, callee: Any) -> bytes:

@@ -11,6 +11,7 @@ from . import _pure_types as types
 from ._pure_scan import (
     NOWHERE,
     PENDING_KIND,
+    Again,
     Cells,
     Decline,
     Limit,
@@ -25,7 +26,6 @@ from ._pure_wire import (
     BOOL,
     BUILD_ITEM,
     BUILD_SLOTS,
-    BUILD_STATE,
     BYTES,
     C_BARE,
     C_BIG,
@@ -150,6 +150,8 @@ class Writer(Scan):
         """Cells that are set later, and what that takes beyond what their values take anyway."""
         origin, ids = where
         assert origin is not None
+        if origin.type is not None:  # its dict may be met while the value is saved
+            raise Again(origin.type)
         last = 0
         for i, value in enumerate(values):
             cell = ids[i] if ids is not None else i
@@ -457,7 +459,7 @@ class Writer(Scan):
             raise Limit
         rows = self.take_rows(values, shape, known is not None)
         entry = shape.entry
-        build = BUILD_ITEM if entry is None else BUILD_SLOTS if shape.slotted else BUILD_STATE
+        build = BUILD_SLOTS if shape.slotted else BUILD_ITEM
         kind = (
             C_STRUCT
             if entry is None
@@ -477,10 +479,11 @@ class Writer(Scan):
         if not n:
             return
         self.column(shape.keys, NOWHERE, level + 1, PLAIN | DISTINCT)
+        cls = entry.type if entry and not shape.slotted else None
         for f, key in enumerate(shape.keys):
             self.column(
                 [row[f] for row in rows],
-                (Origin(FIELD, first, key=key, field=f), None),
+                (Origin(FIELD, first, key=key, field=f, cls=cls), None),
                 level + 1,
                 0,
             )
