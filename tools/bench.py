@@ -305,11 +305,16 @@ def main() -> int:
     parser.add_argument("--compare", metavar="FILE", help="an earlier --json; says what got slower, and exits 1 if anything did")
     parser.add_argument("--charts", metavar="FOLDER", help="draw charts of size, dumps and loads into FOLDER")
     parser.add_argument("--internals", choices=("0", "1"), default="1", help="0: public API only")
+    parser.add_argument("--dask", action="store_true", help="extract_serialize and Dask clusters, stock against torshi, instead")
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(race(options.one, options.seconds)))
         return 0
+    if options.dask:
+        import bench_dask
+
+        return bench_dask.main(options)
 
     from tqdm import tqdm
 
