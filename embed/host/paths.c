@@ -35,7 +35,8 @@ static void cut_name(char *path)
         *slash = '\0';
 }
 
-/* Take folder + tail if there is such a file; *found stays NULL otherwise. -1: no memory. */
+/* Take the real path of folder + tail if there is such a file; *found stays NULL otherwise. -1: no
+   memory. */
 static int take(char **found, const char *folder, const char *tail)
 {
     if (*found != NULL)
@@ -44,9 +45,8 @@ static int take(char **found, const char *folder, const char *tail)
     if (path == NULL)
         return -1;
     if (access(path, R_OK) == 0)
-        *found = path;
-    else
-        free(path);
+        *found = realpath(path, NULL);
+    free(path);
     return 0;
 }
 

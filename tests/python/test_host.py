@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -414,6 +415,30 @@ def test_host_linked_into_an_ordinary_environment(tmp_path: Path) -> None:
     link.symlink_to(HOST)
     code = "import sys, json, _torshi; print(json.dumps([sys.prefix, sys.executable, sys._base_executable]))"
     assert said("-c", code, program=str(link)) == [str(tmp_path), str(link), os.path.realpath(HOST)]
+
+
+def test_installed_layout(tmp_path: Path) -> None:
+    """bin/torshi, lib/torshi/chunked.so, lib/torshi/torshi: what `scons install` makes."""
+    (tmp_path / "bin").mkdir()
+    shutil.copy(HOST, tmp_path / "bin/torshi")
+    shutil.copytree(BUILD / "lib/torshi", tmp_path / "lib/torshi/torshi")
+    shutil.copy(BUILD / "chunked.so", tmp_path / "lib/torshi/chunked.so")
+    code = "import torshi, json; print(json.dumps([torshi.__file__, len(torshi.registry())]))"
+    package, rows = said("-I", "-c", code, program=str(tmp_path / "bin/torshi"))
+    assert package == str(tmp_path / "lib/torshi/torshi/__init__.py")
+    assert rows > 0
+
+
+def test_alone(tmp_path: Path) -> None:
+    """Without its plugin the host says so, and runs in the other modes."""
+    program = str(tmp_path / "torshi")
+    shutil.copy(HOST, program)
+    done = run("-c", "pass", program=program)
+    assert done.returncode == 2 and "chunked.so" in done.stderr and done.stderr.count("\n") == 1
+    assert run("--version", program=program).returncode == 0
+    for mode in ("standard", "off"):
+        assert said("-X", f"torshi={mode}", "-c", "import pickle; print(len(pickle.dumps(1)))",
+                    program=program) == 5  # fmt: skip
 
 
 def test_stock_pickle_stays_importable() -> None:
