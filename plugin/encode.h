@@ -275,6 +275,8 @@ int encode_tuples(chunk_writer *w, const span *s, int level, unsigned flags);
  * in the memo. So an instance with a pending field is itself pending.
  */
 int encode_pending(chunk_writer *w, const span *s, const cells *c);
+/* The same where no instance may have a pending field, in an attempt that is not written. */
+int note_pending(chunk_writer *w, const span *s, const cells *c);
 
 /* The head of a column. 0, or -1 with MemoryError. */
 int put_head(chunk_writer *w, torshi_kind kind, int width);

@@ -117,10 +117,12 @@ static int exclude_type(chunk_writer *w, PyTypeObject *type)
 
 int encode_pending(chunk_writer *w, const span *s, const cells *c)
 {
+    return c->from->type ? exclude_type(w, c->from->type) : note_pending(w, s, c);
+}
+
+int note_pending(chunk_writer *w, const span *s, const cells *c)
+{
     uint32_t row = 0;
-    if (c->from->type) {
-        return exclude_type(w, c->from->type);
-    }
     for (size_t i = 0; i < s->n; i++) {
         if (w->pending_count == w->pending_room) {
             pending_cell *grown = writer_grow(w->pending, &w->pending_room, sizeof(*w->pending));

@@ -429,7 +429,7 @@ static int note_refs(chunk_writer *w, const span *s, const cells *c)
     if (w->values > TORSHI_MAX_VALUES) {
         return ENC_LIMIT;
     }
-    int status = encode_pending(w, s, c);
+    int status = note_pending(w, s, c);
     w->refs->wanted += s->n;
     w->refs->extra += w->extra - before;
     return status;
