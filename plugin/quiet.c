@@ -203,13 +203,29 @@ static int is_default_instance(torshi_dump *dump, PyObject *obj)
            (!has_dict || has_plain_names(q->services.objects, obj));
 }
 
+/* These two find what they need beside the engine's own struct. */
+static PyObject *function_object(const torshi_services *self, const char *module, const char *name)
+{
+    const torshi_services *engine = ((const quiet_services *)(const void *)self)->engine;
+    return engine->function_object(engine, module, name);
+}
+
+static PyObject *exception(const torshi_services *self, int which)
+{
+    const torshi_services *engine = ((const quiet_services *)(const void *)self)->engine;
+    return engine->exception(engine, which);
+}
+
 int quiet_services_init(quiet_services *q, const torshi_services *engine)
 {
     PyObject *copyreg = PyImport_ImportModule("copyreg");
     if (!copyreg) {
         return -1;
     }
+    q->engine = engine;
     q->services = *engine;
+    q->services.function_object = function_object;
+    q->services.exception = exception;
     q->services.option = no_option;
     q->services.memo_find = no_memo;
     q->services.is_default_instance = is_default_instance;

@@ -26,47 +26,66 @@ typedef struct reduction {
     PyObject *container; /* borrowed */
     bool is_dict;
     int mode;
-    PyObject **keys, **values; /* owned arrays of borrowed references; keys of a dict */
     size_t n;
-    PyObject *payloads; /* owned list */
-    PyObject *items;    /* owned list: what is set later, pairs */
-    PyObject *owned;    /* owned list: numbers of those items that nobody else has */
+    span keys, values;   /* all entries; keys of a dict */
+    PyObject **gathered; /* owned: what the spans are of where there are gaps in the dict */
+    PyObject *payloads;  /* owned list */
+    PyObject *items;     /* owned list: what is set later, pairs */
+    PyObject *owned;     /* owned list: numbers of those items that nobody else has */
     int64_t cost, bound;
     bool has_roll;
 } reduction;
 
 static void reduction_clear(reduction *r)
 {
-    PyMem_Free(r->keys);
-    PyMem_Free(r->values);
+    PyMem_Free(r->gathered);
     Py_CLEAR(r->payloads);
     Py_CLEAR(r->items);
     Py_CLEAR(r->owned);
 }
 
-static int take_entries(reduction *r)
+static int gather_entries(reduction *r)
 {
     PyObject *key, *value;
     Py_ssize_t position = 0;
-    size_t i = 0;
-    r->n = (size_t)(r->is_dict ? PyDict_GET_SIZE(r->container) : PyList_GET_SIZE(r->container));
-    r->values = PyMem_Calloc(r->n + 1, sizeof(PyObject *));
-    r->keys = r->is_dict ? PyMem_Calloc(r->n + 1, sizeof(PyObject *)) : NULL;
-    if (!r->values || (r->is_dict && !r->keys)) {
+    size_t i = 0, room = r->n;
+    r->gathered = PyMem_Calloc(2 * room + 1, sizeof(PyObject *));
+    if (!r->gathered) {
         PyErr_NoMemory();
         return -1;
     }
+    while (i < room && PyDict_Next(r->container, &position, &key, &value)) {
+        r->gathered[i] = key;
+        r->gathered[room + i++] = value;
+    }
+    r->n = i;
+    r->keys = span_of(r->gathered, i);
+    r->values = span_of(r->gathered + room, i);
+    return 0;
+}
+
+static int take_entries(reduction *r)
+{
+    torshi_dict_view view;
     if (!r->is_dict) {
-        for (; i < r->n; i++) {
-            r->values[i] = PyList_GET_ITEM(r->container, (Py_ssize_t)i);
-        }
+        r->n = (size_t)PyList_GET_SIZE(r->container);
+        r->values = span_of(r->n ? &PyList_GET_ITEM(r->container, 0) : NULL, r->n);
         return 0;
     }
-    while (i < r->n && PyDict_Next(r->container, &position, &key, &value)) {
-        r->keys[i] = key;
-        r->values[i++] = value;
+    r->n = (size_t)PyDict_GET_SIZE(r->container);
+    if (!r->w->objects->dict_view(r->container, &view) || view.used != view.count) {
+        return gather_entries(r);
     }
+    r->keys = (span){view.base + view.key_offset, view.stride, r->n};
+    r->values = view.values ? (span){(const unsigned char *)view.values, sizeof(PyObject *), r->n}
+                            : (span){view.base + view.value_offset, view.stride, r->n};
     return 0;
+}
+
+/* Some of the rows. */
+static span part_of(const span *s, size_t start, size_t rows)
+{
+    return (span){s->base + start * s->stride, s->stride, rows};
 }
 
 /* ---- what is set later --------------------------------------------------------------------------
@@ -78,8 +97,8 @@ static int64_t index_cost(size_t index)
 
 static int add_item(reduction *r, size_t row)
 {
-    PyObject *value = r->values[row], *number = NULL;
-    PyObject *key = r->is_dict ? Py_NewRef(r->keys[row]) : PyLong_FromSize_t(row);
+    PyObject *value = span_at(&r->values, row), *number = NULL;
+    PyObject *key = r->is_dict ? Py_NewRef(span_at(&r->keys, row)) : PyLong_FromSize_t(row);
     PyObject *pair = key ? PyTuple_Pack(2, key, value) : NULL;
     int status = pair ? PyList_Append(r->items, pair) : -1;
     /* the pair and the container have it */
@@ -95,30 +114,41 @@ static int add_item(reduction *r, size_t row)
 }
 
 /* None in the place of whatever is not plain. ENC_OK or ENC_ERROR. */
-static int take_plain_values(reduction *r, size_t start, size_t rows, span *values)
+static int take_plain_values(reduction *r, span *values)
 {
     chunk_writer *w = r->w;
-    PyObject **plain = arena_alloc(&w->arena, rows, sizeof(*plain));
+    PyObject **plain;
+    size_t i = 0;
+    while (i < values->n && is_plain_value(w, span_at(values, i), 1)) {
+        i++;
+    }
+    if (i == values->n) {
+        return ENC_OK;
+    }
+    plain = arena_alloc(&w->arena, values->n, sizeof(*plain));
     if (!plain) {
         return ENC_ERROR;
     }
-    for (size_t i = 0; i < rows; i++) {
-        PyObject *value = r->values[start + i];
+    for (i = 0; i < values->n; i++) {
+        PyObject *value = span_at(values, i);
         plain[i] = is_plain_value(w, value, 1) ? value : Py_None;
     }
-    *values = span_of(plain, rows);
+    *values = span_of(plain, values->n);
     return w->failed ? ENC_ERROR : ENC_OK;
 }
 
 /* The items of a flat block. */
 static int add_plain_items(reduction *r, size_t start, const span *values)
 {
+    if (values->base == part_of(&r->values, start, 0).base) {
+        return ENC_OK;
+    }
     for (size_t i = 0; i < values->n; i++) {
-        if (span_at(values, i) == r->values[start + i]) {
+        if (span_at(values, i) == span_at(&r->values, start + i)) {
             continue;
         }
         r->w->bound--; /* its None stands for nothing */
-        r->w->extra += r->is_dict ? key_cost(r->keys[start + i]) : index_cost(start + i);
+        r->w->extra += r->is_dict ? key_cost(span_at(&r->keys, start + i)) : index_cost(start + i);
         if (add_item(r, start + i) < 0) {
             return ENC_ERROR;
         }
@@ -164,7 +194,7 @@ static int encode_block(reduction *r, size_t start, size_t rows)
 {
     chunk_writer *w = r->w;
     size_t following = r->n - start - rows;
-    span keys = {NULL, 0, rows}, values = span_of(r->values + start, rows);
+    span keys = {NULL, 0, rows}, values = part_of(&r->values, start, rows);
     uint32_t ends[1] = {(uint32_t)rows};
     origin from = {.form = r->is_dict ? ORIGIN_PAIR : ORIGIN_ITEM,
                    .parents = 1,
@@ -172,7 +202,7 @@ static int encode_block(reduction *r, size_t start, size_t rows)
                    .start = (Py_ssize_t)start};
     cells where = {&from, NULL};
     w->target = r->container;
-    if (r->mode == MODE_FLAT && take_plain_values(r, start, rows, &values) != ENC_OK) {
+    if (r->mode == MODE_FLAT && take_plain_values(r, &values) != ENC_OK) {
         return ENC_ERROR;
     }
     if (!torshi_buf_uvar(&w->out, (uint64_t)rows << 1 | (following != 0)) ||
@@ -181,7 +211,7 @@ static int encode_block(reduction *r, size_t start, size_t rows)
     }
     int status = ENC_OK;
     if (r->is_dict) {
-        keys = span_of(r->keys + start, rows);
+        keys = part_of(&r->keys, start, rows);
         from.keys = keys;
         if (!keys_are_plain(w, &keys, 1)) {
             return w->failed ? ENC_ERROR : ENC_DECLINE;
@@ -261,7 +291,6 @@ static bool reduction_pays(const reduction *r)
 static int attempt(reduction *r, int mode, bool always)
 {
     chunk_writer *w = r->w;
-    span values = span_of(r->values, r->n);
     r->mode = mode;
     r->cost = r->bound = 0;
     r->has_roll = false;
@@ -272,7 +301,7 @@ static int attempt(reduction *r, int mode, bool always)
         return ENC_ERROR;
     }
     writer_reset(w);
-    if (!always && !worth_trying(w, &values)) {
+    if (!always && !worth_trying(w, &r->values)) {
         return w->failed ? ENC_ERROR : ENC_DECLINE;
     }
     int status = encode_blocks(r);
@@ -313,7 +342,7 @@ static PyObject *reduce_container(plugin_state *plugin, PyObject *container, int
 {
     PyObject *result = NULL;
     quiet_services quiet = {.dispatch_table = NULL};
-    reduction r = {.container = container, .is_dict = PyDict_CheckExact(container)};
+    reduction r = {.container = container, .is_dict = PyDict_Check(container)};
     const torshi_services *engine = plugin->services;
     if (quiet_services_init(&quiet, engine) < 0) {
         return NULL;
@@ -348,7 +377,7 @@ done:
 PyObject *encode_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
 {
     if (nargs != 3 || kwnames || !PyLong_CheckExact(args[1]) ||
-        (!PyDict_CheckExact(args[0]) && !PyList_CheckExact(args[0]))) {
+        (!PyDict_Check(args[0]) && !PyList_Check(args[0]))) {
         PyErr_SetString(PyExc_TypeError, "_encode() takes a dict or list, a mode and a flag");
         return NULL;
     }

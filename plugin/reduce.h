@@ -13,6 +13,7 @@
  */
 typedef struct quiet_services {
     torshi_services services;
+    const torshi_services *engine;
     PyObject *dispatch_table; /* owned: copyreg's, or NULL */
 } quiet_services;
 

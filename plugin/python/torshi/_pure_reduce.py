@@ -70,9 +70,9 @@ class _Reduction:
         self.container = container
         self.shared = shared
         self.mode = mode
-        self.is_dict = type(container) is dict
-        self.keys: Sequence[Any] = list(container) if self.is_dict else range(len(container))
-        self.values = list(container.values()) if self.is_dict else container
+        self.is_dict = isinstance(container, dict)
+        self.values = list(dict.values(container) if self.is_dict else list.__iter__(container))
+        self.keys: Sequence[Any] = list(dict.keys(container)) if self.is_dict else range(len(self.values))
         self.payloads: list[bytes] = []
         self.items: list[tuple[Any, Any]] = []
         self.single: list[int] = []

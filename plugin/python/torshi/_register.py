@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import copyreg
 from collections import Counter, OrderedDict, defaultdict
+from operator import is_
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Callable, Iterator
 
@@ -26,7 +27,7 @@ else:
 _FLAT, _NESTED, _SINGLE = 0, 1, 2
 
 # Containers and states smaller than this are not looked at.
-_FEW_ROWS = 8
+_FEW_ROWS = 16
 _LARGE_STATE, _LARGE_VALUE = 16, 64
 # Containers of so many rows are not part of the payload of what they are in.
 _LONG_ROW = 4096
@@ -156,31 +157,48 @@ def _split_counts(cls: type, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
     return reduction
 
 
-def _reduce_dict(cls: type, size: int, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
+def _in_order(obj: Any) -> bool:
+    """Whether the entries of an OrderedDict lie in the order that it gives them."""
+    return all(map(is_, obj, dict.__iter__(obj)))
+
+
+def _reduce_dict(obj: Any, reduction: tuple[Any, ...], direct: bool) -> tuple[Any, ...]:
+    cls = type(obj)
     split = reduction
     if issubclass(cls, defaultdict):
         split = _split_factory(cls, reduction)
     elif issubclass(cls, Counter):
         split = _split_counts(cls, reduction)
-    if size < _FEW_ROWS or split[3] is not None or split[4] is None or not _comes_empty(cls, split):
+    if len(obj) < _FEW_ROWS or split[3] is not None or split[4] is None or not _comes_empty(cls, split):
         return reduction
-    if cls.items is not dict.items and cls.items is not OrderedDict.items:  # type: ignore[attr-defined]
+    content: Any = obj
+    if not direct:
+        content = dict(split[4])
+        if split is reduction:
+            reduction = (*reduction[:4], iter(content.items()))
+    elif cls.items is OrderedDict.items:  # type: ignore[attr-defined]
+        if cls.__iter__ is not OrderedDict.__iter__ or not _in_order(obj):  # type: ignore[attr-defined]
+            content = dict(obj.items())
+    elif cls.items is not dict.items:  # type: ignore[attr-defined]
         return reduction
-    content = dict(split[4])
     columns = _encode(content, _FLAT, False)
     own_set = cls.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)  # type: ignore[attr-defined]
     if columns is None or (columns[1] and not own_set):  # placeholders would be seen
-        return reduction if split is not reduction and reduction[4] is None else (*reduction[:4], iter(content.items()))
+        return reduction
     return _reduction(cls, columns, state=split[2])
 
 
-def _reduce_list(cls: type, size: int, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
-    if size < _FEW_ROWS or reduction[3] is None or reduction[4] is not None or not _comes_empty(cls, reduction):
+def _reduce_list(obj: Any, reduction: tuple[Any, ...], direct: bool) -> tuple[Any, ...]:
+    cls = type(obj)
+    if len(obj) < _FEW_ROWS or reduction[3] is None or reduction[4] is not None or not _comes_empty(cls, reduction):
         return reduction
-    content = list(reduction[3])
+    content: Any = obj
+    if not direct or cls.__iter__ is not list.__iter__:
+        content = list(reduction[3])
+        reduction = (*reduction[:3], iter(content), None)
     columns = _encode(content, _FLAT, False)
     if columns is None or (columns[1] and not _has_own(cls, list, "extend", "append", "__setitem__")):
-        return (*reduction[:3], iter(content), None)
+        return reduction
     return _reduction(cls, columns, state=reduction[2])
 
 
@@ -247,14 +265,13 @@ class _Reducer:
         reduction = obj.__reduce_ex__(4) if self.function is None else self.function(obj)
         if type(reduction) is not tuple or not 2 <= len(reduction) <= 5:
             return reduction
-        cls = type(obj)
         reduction += (None,) * (5 - len(reduction))
         if isinstance(obj, dict):
-            reduction = _reduce_dict(cls, len(obj), reduction)
+            reduction = _reduce_dict(obj, reduction, self.function is None)
         elif isinstance(obj, list):
-            reduction = _reduce_list(cls, len(obj), reduction)
+            reduction = _reduce_list(obj, reduction, self.function is None)
         callee, args, state, items, pairs = reduction
-        return callee, args, _wrap_state(cls, state, self.owned), items, pairs
+        return callee, args, _wrap_state(type(obj), state, self.owned), items, pairs
 
 
 def _check(cls: Any, pickle_function: Any) -> None:
