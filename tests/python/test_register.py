@@ -819,6 +819,21 @@ def test_content_of_set_members():
         assert made.rows == class_member.rows
 
 
+def test_transcoding_a_registered_class(registered):
+    from torshi._transcode import to_standard
+
+    for cls in collections.OrderedDict, Table, Rows:
+        registered(cls)
+    rows = Rows(range(300))
+    rows[5] = [5]
+    for obj in collections.OrderedDict(numbers()), Table(numbers(), key7=[7]), rows, [rows, {"a": rows}]:
+        data = to_standard(stock.dumps(obj, 5), (), None)
+        assert b"torshi" not in data
+        for loads in READERS:
+            made = loads(data)
+            assert made == obj and type(made) is type(obj)
+
+
 # ---- without the extension -------------------------------------------------------------------------
 @needs_engine
 def test_pure_edition_writes_the_same(registered):

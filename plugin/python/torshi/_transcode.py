@@ -53,6 +53,19 @@ class _Made:
         self.steps.append((pickle.SETITEM, (key, value)))
 
 
+def _chunk(*args: Any) -> Any:
+    """torshi.chunk; where its target is a class, what it would fill the instance with becomes steps."""
+    if not args or type(args[0]) is not _Named:
+        return torshi.chunk(*args)
+    made = args[0].__new__(args[0])
+    try:
+        made.extend(torshi.chunk([], *args[1:]))
+    except pickle.UnpicklingError:  # there is a second column: a dict's
+        for key, value in torshi.chunk({}, *args[1:]).items():
+            made[key] = value
+    return made
+
+
 class _Reader(torshi.Unpickler):
     def __init__(self, data: Any, buffers: Iterable[Any]) -> None:
         super().__init__(io.BytesIO(data), buffers=buffers)
@@ -60,7 +73,7 @@ class _Reader(torshi.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torshi", "chunk"):
-            return torshi.chunk
+            return _chunk
         key = (module, name)
         if key not in self.named:
             self.named[key] = _Named("_Made", (_Made,), {"__slots__": (), "names": key})
