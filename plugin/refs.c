@@ -45,7 +45,7 @@ static bool makes(const ref_class *c, PyObject *callable)
             return true;
         }
     }
-    return c->cls == callable;
+    return !c->callables_given && c->cls == callable;
 }
 
 ref_class *ref_class_of_callable(const ref_state *state, PyObject *callable)
@@ -65,7 +65,7 @@ ref_class *ref_class_of_callable(const ref_state *state, PyObject *callable)
 
 void ref_class_learn(ref_class *c, PyObject *callable)
 {
-    if (!makes(c, callable) && c->callable_count < REF_CALLABLES) {
+    if (!c->callables_given && !makes(c, callable) && c->callable_count < REF_CALLABLES) {
         c->callables[c->callable_count++] = Py_NewRef(callable);
     }
 }
@@ -101,7 +101,8 @@ static int take_callables(ref_class *c, PyObject *values)
             PyErr_Format(PyExc_ValueError, "register_ref: more than %d callables", REF_CALLABLES);
             status = -1;
         } else {
-            ref_class_learn(c, callable);
+            c->callables[c->callable_count++] = Py_NewRef(callable);
+            c->callables_given = true;
         }
     }
     Py_XDECREF(items);

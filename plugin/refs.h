@@ -49,7 +49,8 @@ typedef struct ref_class {
     PyObject *worker;   /* called for load.worker; NULL: None */
     PyObject *callables[REF_CALLABLES];
     size_t callable_count;
-    size_t arguments; /* of the last reduction; 0: not known */
+    bool callables_given; /* else the class and what its reducers return are added */
+    size_t arguments;     /* of the last reduction; 0: not known */
 } ref_class;
 
 typedef struct ref_state {

@@ -97,9 +97,13 @@ class _RefClass:
         self.reduce = reduce
         self.batch = batch
         self.callables = callables
+        self.callables_given = bool(callables)  # else the class and what its reducers return are added
         self.outer = outer
         self.worker = worker
         self.replaced: Any = None  # in copyreg.dispatch_table
+
+    def makes(self, made_by: Any) -> bool:
+        return (made_by is self.cls and not self.callables_given) or any(made_by is c for c in self.callables)
 
     def publish(self) -> None:
         """Put the reducer where every pickler looks."""
@@ -157,13 +161,13 @@ def unregister_ref(cls: type, /) -> None:
 
 def learn_callable(known: _RefClass, made_by: Any) -> None:
     """Note that a callable makes references of a class."""
-    if made_by is not known.cls and all(made_by is not c for c in known.callables) and len(known.callables) < _CALLABLES:
+    if not known.callables_given and not known.makes(made_by) and len(known.callables) < _CALLABLES:
         known.callables.append(made_by)
 
 
 def class_of(made_by: Any) -> _RefClass | None:
     """The registered class that a callable makes, if it has a batch and is the only one."""
-    found = [c for c in _classes.values() if made_by is c.cls or any(made_by is k for k in c.callables)]
+    found = [c for c in _classes.values() if c.makes(made_by)]
     return found[0] if len(found) == 1 and found[0].batch is not None else None
 
 

@@ -84,6 +84,13 @@ def _bind(state: _State, holder: Any, name: str, value: Any) -> None:
     setattr(holder, name, value)
 
 
+def _as_ray(function: Any, original: Any) -> Any:
+    """Function in the place of one of Ray's: Ray leaves the frames of this file of its own out of call sites."""
+    function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
+    function.__module__, function.__qualname__ = original.__module__, original.__qualname__
+    return function
+
+
 # ---- reading
 def _global_worker() -> Any:
     import ray._private.worker
@@ -105,7 +112,7 @@ def _core_worker() -> Any:
     return worker.core_worker
 
 
-def _make_batch(ref_type: Any) -> Callable[..., list[Any]]:
+def _make_batch(original: Any, ref_type: Any) -> Callable[..., list[Any]]:
     """The batch function of ray.ObjectRef."""
     exhaust = collections.deque(maxlen=0).extend
 
@@ -114,9 +121,9 @@ def _make_batch(ref_type: Any) -> Callable[..., list[Any]]:
         try:
             # As in Ray: the reference is made first, so that it counts when its owner is told of it.
             if any(t is not None for t in transports):
-                refs = [
-                    ref_type(b, o, s, tensor_transport=t) for b, o, s, t in zip(binaries, owners, sites, transports)
-                ]
+                refs = []
+                for b, o, s, t in zip(binaries, owners, sites, transports):
+                    refs.append(ref_type(b, o, s, tensor_transport=t))
             else:
                 refs = list(map(ref_type, binaries, owners, sites))
             if b"" in owners:
@@ -130,7 +137,7 @@ def _make_batch(ref_type: Any) -> Callable[..., list[Any]]:
             _local.frame = None
         return refs
 
-    return batch
+    return _as_ray(batch, original)
 
 
 def _make_deserializer(original: Any, ref_type: Any) -> Any:
@@ -150,9 +157,7 @@ def _make_deserializer(original: Any, ref_type: Any) -> Any:
             )
         return ref
 
-    _object_ref_deserializer.__module__ = original.__module__
-    _object_ref_deserializer.__qualname__ = original.__qualname__
-    return _object_ref_deserializer
+    return _as_ray(_object_ref_deserializer, original)
 
 
 # ---- call sites
@@ -327,10 +332,10 @@ def enable(*, dicts: bool = False) -> None:
     state.dicts = dicts
     ref_type = ray.ObjectRef
     cloudpickle = serialization.pickle
-    deserializer = _make_deserializer(serialization._object_ref_deserializer, ref_type)
-    torshi.register_ref(
-        ref_type, batch=_make_batch(ref_type), callables=[deserializer], outer=_outer, worker=_core_worker
-    )
+    original = serialization._object_ref_deserializer
+    deserializer = _make_deserializer(original, ref_type)
+    batch = _make_batch(original, ref_type)
+    torshi.register_ref(ref_type, batch=batch, callables=[deserializer], outer=_outer, worker=_core_worker)
     _bind(state, serialization, "_object_ref_deserializer", deserializer)
     _bind(state, serialization, "pickle", _Cloudpickle(cloudpickle, _make_pickler(cloudpickle.CloudPickler, ref_type)))
     if dicts:
