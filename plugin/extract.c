@@ -269,31 +269,44 @@ static int take_out(walk *w, PyObject *key, PyObject *value, int wrap)
 {
     int status = -1;
     int foreign = w->foreign || is_foreign(key);
-    PyObject *wrapped = NULL;
     PyObject *path = path_of(w, w->depth, key);
+    PyObject *taken = NULL;
     if (!path) {
         return -1;
+    }
+    taken = wrap ? wrap_value(w, value) : Py_NewRef(value);
+    if (!taken) {
+        goto done;
     }
     if (foreign) {
         resume_collector(w);
     }
-    if ((wrap ? note_big(w, path) : note_other(w)) < 0) {
-        goto done;
+    status = wrap ? note_big(w, path) : note_other(w);
+    if (status == 0) {
+        status = PyDict_SetItem(w->ser, path, taken);
     }
-    if (wrap) {
-        wrapped = wrap_value(w, value);
-        if (!wrapped) {
-            goto done;
-        }
-        value = wrapped;
-    }
-    status = PyDict_SetItem(w->ser, path, value);
-done:
     if (foreign) {
         pause_collector(w);
     }
-    Py_XDECREF(wrapped);
+done:
+    Py_XDECREF(taken);
     Py_DECREF(path);
+    return status;
+}
+
+/* dict[key] = value, or del dict[key] with value NULL; a key of somebody else's is hashed with the
+   collector at work. */
+static int change(walk *w, PyObject *dict, PyObject *key, PyObject *value)
+{
+    int foreign = is_foreign(key);
+    int status;
+    if (foreign) {
+        resume_collector(w);
+    }
+    status = value ? PyDict_SetItem(dict, key, value) : PyDict_DelItem(dict, key);
+    if (foreign) {
+        pause_collector(w);
+    }
     return status;
 }
 
@@ -304,13 +317,7 @@ static int place(walk *w, PyObject *parent, PyObject *key, Py_ssize_t index, PyO
     if (PyList_CheckExact(parent)) {
         return PyList_SetItem(parent, index, child);
     }
-    if (is_foreign(key)) {
-        resume_collector(w);
-        status = PyDict_SetItem(parent, key, child);
-        pause_collector(w);
-    } else {
-        status = PyDict_SetItem(parent, key, child);
-    }
+    status = change(w, parent, key, child);
     Py_DECREF(child);
     return status;
 }
@@ -402,7 +409,7 @@ static int walk_dict(walk *w)
         Py_INCREF(value);
         status = take_out(w, key, value, wrap);
         if (status == 0) {
-            status = PyDict_DelItem(copy, key);
+            status = change(w, copy, key, NULL);
         }
         Py_DECREF(key);
         Py_DECREF(value);

@@ -37,10 +37,10 @@ PyObject *insert_serialized(PyObject *const *args, Py_ssize_t nargs, PyObject *k
 /* _serialize_types() -> (Serialize, Serialized, to_serialize). New reference or NULL. */
 PyObject *extract_types_tuple(const extract_types *own);
 /*
- * _survey(x, watch) -> (types, watched): the distinct exact types of the leaves of x in exact lists,
- * tuples and dicts (keys not looked at), and a list of those leaves whose type is in the tuple
- * `watch` and of the byte strings above EXTRACT_LIMIT, whose type is not reported. New reference;
- * NULL with RecursionError on cycles, depth, or too much of it, or with MemoryError.
+ * _survey(x, watch) -> (types, watched): the distinct exact types of the leaves of x in exact
+ * lists, tuples and dicts (keys not looked at), and a list of those leaves whose type is in the
+ * tuple `watch` and of the byte strings above EXTRACT_LIMIT, whose type is not reported. New
+ * reference; NULL with RecursionError on cycles, depth, or too much of it, or with MemoryError.
  */
 PyObject *survey_types(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
+import time
 import types
 from typing import Any
 
@@ -140,3 +143,193 @@ def test_wrapper_classes(source: Any) -> None:
     assert source.to_serialize is source.Serialize
     rest, ser, _ = source.extract_serialize({"a": s, "b": [done]})
     assert rest == {"b": [None]} and ser == {("a",): s, ("b", 0): done}
+
+
+class Strict:
+    """A wrapper whose __init__ can be made to fail or to return something."""
+
+    answer: Any = None
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+        if type(self).answer is not None:
+            raise type(self).answer
+
+
+def test_wrapping_a_byte_string_is_calling_the_class() -> None:
+    big = bytes(BIG + 1)
+    calls: list[str] = []
+
+    class WithNew:
+        def __new__(cls, data: Any) -> Any:
+            calls.append("new")
+            return object.__new__(cls)
+
+        def __init__(self, data: Any) -> None:
+            calls.append("init")
+            self.data = data
+
+    class Meta(type):
+        def __call__(cls, data: Any) -> Any:
+            calls.append("call")
+            return super().__call__(data)
+
+    class WithMeta(metaclass=Meta):
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    class Returns:
+        def __init__(self, data: Any) -> Any:
+            return 1
+
+    def space(wrap: Any) -> Any:
+        return types.SimpleNamespace(Serialize=Mark, Serialized=Done, to_serialize=wrap)
+
+    for extract, _ in PAIRS:
+        calls.clear()
+        assert type(extract([big], types=space(WithNew))[1][(0,)]) is WithNew and calls == ["new", "init"]
+        calls.clear()
+        assert extract([big], types=space(WithMeta))[1][(0,)].data is big and calls == ["call"]
+        assert extract([big], types=space(lambda data: ("wrapped", data)))[1] == {(0,): ("wrapped", big)}
+        with pytest.raises(TypeError, match="__init__.. should return None, not 'int'"):
+            extract([big], types=space(Returns))
+        Strict.answer = OSError("no")
+        with pytest.raises(OSError, match="no"):
+            extract({"a": [big]}, types=space(Strict))
+        Strict.answer = None
+        wrapped = extract([big], types=space(Strict))[1][(0,)]
+        assert type(wrapped) is Strict and vars(wrapped) == {"data": big}
+
+
+@pytest.mark.parametrize("extract,insert", PAIRS, ids=IDS)
+def test_byte_strings_first_then_others_and_the_other_way(extract: Any, insert: Any) -> None:
+    big, mark = bytes(BIG + 1), Mark(1)
+    for x, paths in (
+        ([big, big, mark, big], {(0,), (1,), (3,)}),
+        ([mark, big, mark], {(1,)}),
+        ([big, [mark], {"k": big}], {(0,), (2, "k")}),
+        ([mark, mark], set()),
+        ([big, big], {(0,), (1,)}),
+    ):
+        rest, ser, bytestrings = extract(x, types=NAMESPACE)
+        assert type(bytestrings) is set and bytestrings == paths
+        assert all(type(value) is Mark for value in ser.values())
+
+
+@pytest.mark.parametrize("extract,insert", PAIRS, ids=IDS)
+def test_keys_with_code_of_their_own(extract: Any, insert: Any) -> None:
+    class Key:
+        def __init__(self, name: str, angry: bool = False) -> None:
+            self.name, self.angry = name, angry
+
+        def __hash__(self) -> int:
+            if self.angry:
+                raise ValueError("hash")
+            gc.collect()
+            assert gc.isenabled()
+            return 5
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Key) and other.name == self.name
+
+    mark = Mark(1)
+    x = {Key(str(i)): {"in": [mark, bytes(BIG + 1), [i]], Key("z"): mark} for i in range(5)}
+    rest, ser, bytestrings = extract(x, types=NAMESPACE)
+    assert list(rest) == list(x) and len(ser) == 15 and len(bytestrings) == 5
+    assert all(value == {"in": [None, None, [i]]} for i, value in enumerate(rest.values()))
+    bad = Key("bad")
+    y = {"a": {bad: [1, [2]], "s": mark}}
+    bad.angry = True
+    with pytest.raises(ValueError, match="hash"):
+        extract(y, types=NAMESPACE)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("extract,insert", PAIRS, ids=IDS)
+def test_the_collector_is_left_as_it_was(extract: Any, insert: Any) -> None:
+    seen: list[bool] = []
+    space = types.SimpleNamespace(Serialize=Mark, Serialized=Done, to_serialize=lambda data: seen.append(gc.isenabled()))
+    x = {"a": [bytes(BIG + 1), {"b": bytes(BIG + 1)}]}
+    extract(x, types=space)
+    assert gc.isenabled() and seen == [True, True]
+    gc.disable()
+    try:
+        extract(x, types=space)
+        assert not gc.isenabled() and seen[2:] == [False, False]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("extract,insert", PAIRS, ids=IDS)
+def test_nothing_is_leaked(extract: Any, insert: Any) -> None:
+    def angry(data: Any) -> Any:
+        raise KeyError("mine")
+
+    good = tree(random.Random(7)), {"a": [Mark(1), bytes(BIG + 1), {"b": Done(1), "c": [1, [2]]}]}
+    cycle: list = [{"x": Mark(1)}]
+    cycle.append(cycle)
+    failing = types.SimpleNamespace(Serialize=Mark, Serialized=Done, to_serialize=angry)
+
+    def everything() -> None:
+        for x in good:
+            rest, ser, bytestrings = extract(x, types=NAMESPACE)
+            if ser:
+                insert(rest, ser, bytestrings)
+        for x, space in ((cycle, NAMESPACE), (good[1], failing), ([1], types.SimpleNamespace())):
+            try:
+                extract(x, types=space)
+            except (RecursionError, KeyError, AttributeError):
+                pass
+        try:
+            insert({}, {("a", "b"): 1})
+        except KeyError:
+            pass
+
+    def blocks() -> int:
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    grown = []
+    for _ in range(5):  # caches fill up in the first ones
+        before = blocks()
+        for _ in range(100):
+            everything()
+        grown.append(blocks() - before)
+    assert min(grown) < 50, grown  # any leak is at least one block a turn
+
+
+def test_time_grows_with_the_leaves_and_no_faster() -> None:
+    def seconds(n: int) -> float:
+        x = {"rows": [{"n": i, "l": [1, 2, [Mark(i)]]} for i in range(n)]}
+        best = 9.0
+        for _ in range(7):
+            start = time.thread_time()
+            torshi.extract_serialize(x, types=NAMESPACE)
+            best = min(best, time.thread_time() - start)
+        return best
+
+    assert seconds(16_000) < seconds(2000) * 8 * 6  # memory is slower than caches, and nothing more
+
+
+# ---- the survey that Dask's serializer makes ---------------------------------------------------------------------------------
+SURVEYS = [torshi.function("torshi", "_survey")] if torshi.native else []
+
+
+@pytest.mark.parametrize("survey", [*SURVEYS, pure.survey])
+def test_survey(survey: Any) -> None:
+    big = bytes(BIG + 1)
+    kinds, watched = survey([1, {"a": (2.5, "s", {3}), "b": big}, bytearray(BIG + 1), Mark(1), b"x"], (Mark, float))
+    assert set(kinds) == {int, float, str, set, Mark, bytes}
+    assert list(map(type, watched)) == [float, bytes, bytearray, Mark] and watched[1] is big
+    assert survey(5, ()) == ([int], [])
+    cycle: list = []
+    cycle.append({"c": cycle})
+    with pytest.raises(RecursionError):
+        survey(cycle, ())
+
+
+def test_surveys_agree_on_random_trees() -> None:
+    for seed in range(200):
+        x = tree(random.Random(seed))
+        results = [(set(kinds), [id(w) for w in watched]) for kinds, watched in (s(x, (Mark,)) for s in [*SURVEYS, pure.survey])]
+        assert results[0] == results[-1], seed
