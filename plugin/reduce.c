@@ -371,6 +371,9 @@ static PyObject *reduce_container(plugin_state *plugin, PyObject *container, int
 done:
     reduction_clear(&r);
     quiet_services_clear(&quiet);
+    if (!result && !PyErr_Occurred()) { /* a look into a type found no memory, and said no */
+        PyErr_NoMemory();
+    }
     return result;
 }
 
