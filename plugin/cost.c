@@ -107,7 +107,7 @@ bool worth_trying(chunk_writer *w, const span *values)
 
 bool chunk_pays(chunk_writer *w, bool has_roll)
 {
-    int callable = met_cost(w, chunk_callable(w->services));
+    int callable = met_cost(w, w->chunk);
     size_t size = w->out.len;
     int64_t cost = (int64_t)size + (callable ? callable : 17); /* STACK_GLOBAL, names, MEMOIZE */
     cost += size < 256 ? 2 : 5;                                /* SHORT_BINBYTES, BINBYTES */

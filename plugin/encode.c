@@ -95,7 +95,7 @@ static int find_known_shape(chunk_writer *w, splitter *sp, PyObject *obj, const 
         return ENC_OTHER;
     }
     arena_mark mark = arena_here(&w->arena);
-    PyObject **values = arena_alloc(&w->arena, (size_t)view.count, sizeof(*values));
+    PyObject **values = arena_take(&w->arena, (size_t)view.count * sizeof(*values));
     if (!values) {
         return ENC_ERROR;
     }
@@ -372,4 +372,22 @@ int encode_column(chunk_writer *w, const span *s, const cells *c, int level, uns
         }
     }
     return encode_split(w, s, c, level, flags);
+}
+
+int encode_keys(chunk_writer *w, const span *keys)
+{
+    const cells nowhere = {NULL, NULL};
+    const unsigned flags = COLUMN_PLAIN | COLUMN_DISTINCT;
+    int status = count_values(w, keys->n);
+    if (status != ENC_OK || keys->n == 0) {
+        return status != ENC_OK ? status : put_head(w, TORSHI_COL_NONE, 0);
+    }
+    value_kind kind = classify(w, span_at(keys, 0), 1, flags);
+    if (kind.kind == KIND_STR || kind.kind == KIND_BYTES || kind.kind == KIND_INT) {
+        status = encode_kind(w, kind, keys, &nowhere, 1, flags);
+        if (status != ENC_OTHER) {
+            return status;
+        }
+    }
+    return keys_are_plain(w, keys, 1) ? encode_split(w, keys, &nowhere, 1, flags) : ENC_DECLINE;
 }

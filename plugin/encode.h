@@ -106,6 +106,20 @@ typedef struct rolled_column {
 #define BUILD_ITEM 0  /* SETITEM on a list or dict */
 #define BUILD_SLOTS 1 /* BUILD with (None, dict) */
 
+/* arena_alloc for a few items, without the call where there is room. */
+static inline void *arena_take(arena *a, size_t bytes)
+{
+    arena_block *block = a->top;
+    size_t size = (bytes + 15) & ~(size_t)15;
+    if (PLUGIN_LIKELY(block && block->size - block->used >= size)) {
+        void *room =
+            (unsigned char *)block + ((sizeof(arena_block) + 15) & ~(size_t)15) + block->used;
+        block->used += size;
+        return room;
+    }
+    return arena_alloc(a, bytes, 1);
+}
+
 /* ---- objects met in this chunk ------------------------------------------------------------------
  */
 typedef struct seen_entry {
@@ -177,6 +191,7 @@ typedef struct chunk_writer {
 
     torshi_buf out;  /* owned: the payload */
     torshi_buf blob; /* owned: text of the column at work */
+    PyObject *chunk; /* torshi.chunk; borrowed from the engine */
     arena arena;     /* owned: all that lasts as long as a chunk is scanned */
     seen_set seen;   /* owned */
 
@@ -242,6 +257,8 @@ static inline bool needs_roll(const chunk_writer *w)
 /* Append the column of s to w->out. ENC_OK, ENC_ERROR, ENC_LIMIT; ENC_DECLINE with COLUMN_PLAIN. */
 int encode_column(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags);
 
+/* The keys of a dict target. ENC_DECLINE when one of them is not plain. */
+int encode_keys(chunk_writer *w, const span *keys);
 /* Count the values of one more column: ENC_OK or ENC_LIMIT. */
 int count_values(chunk_writer *w, size_t n);
 /*
@@ -369,11 +386,10 @@ int row_view(chunk_writer *w, PyObject *obj, const type_entry *type, torshi_dict
    exact str (instances), or ENC_ERROR. */
 int row_entries(chunk_writer *w, PyObject *obj, const type_entry *type, entries *out);
 /* Equal exact str; b is one. */
+bool equal_names(PyObject *a, PyObject *b);
 static inline bool same_name(PyObject *a, PyObject *b)
 {
-    return a == b ||
-           (PyUnicode_CheckExact(a) && PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) &&
-            PyUnicode_Compare(a, b) == 0);
+    return PLUGIN_LIKELY(a == b) || equal_names(a, b);
 }
 
 /* What is known about obj's type (types.c); NULL with an exception. */

@@ -22,32 +22,30 @@ int encode_nones(chunk_writer *w, const span *s)
 
 int encode_bools(chunk_writer *w, const span *s)
 {
-    size_t trues = 0, others = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        PyObject *obj = span_at(s, i);
-        trues += obj == Py_True;
-        others += obj != Py_True && obj != Py_False;
-    }
-    if (others) {
-        return ENC_OTHER;
-    }
-    w->bound += (int64_t)s->n;
-    if (trues == 0 || trues == s->n) {
-        return put_head(w, trues ? TORSHI_COL_TRUE : TORSHI_COL_FALSE, 0);
-    }
-    size_t size = torshi_packed_size(s->n, 1);
-    if (put_head(w, TORSHI_COL_BOOL, 0) < 0) {
-        return ENC_ERROR;
-    }
-    if (!torshi_buf_reserve(&w->out, size)) {
+    size_t n = s->n, size = torshi_packed_size(n, 1), trues = 0, at = w->out.len;
+    if (!torshi_buf_reserve(&w->out, 1 + size)) {
         return put_no_memory();
     }
-    uint8_t *bits = w->out.data + w->out.len;
-    memset(bits, 0, size);
-    for (size_t i = 0; i < s->n; i++) {
-        bits[i / 8] |= (uint8_t)((span_at(s, i) == Py_True) << (i % 8));
+    uint8_t *bits = w->out.data + at + 1;
+    for (size_t i = 0; i < n; i += 8) {
+        unsigned byte = 0, end = n - i < 8 ? (unsigned)(n - i) : 8;
+        for (unsigned j = 0; j < end; j++) {
+            PyObject *obj = span_at(s, i + j);
+            unsigned is_true = obj == Py_True;
+            if (!is_true && obj != Py_False) {
+                return ENC_OTHER; /* w->out.len is as it was */
+            }
+            byte |= is_true << j;
+            trues += is_true;
+        }
+        *bits++ = (uint8_t)byte;
     }
-    w->out.len += size;
+    w->bound += (int64_t)n;
+    if (trues == 0 || trues == n) {
+        return put_head(w, trues ? TORSHI_COL_TRUE : TORSHI_COL_FALSE, 0);
+    }
+    w->out.data[at] = TORSHI_COL_BOOL;
+    w->out.len = at + 1 + size;
     return ENC_OK;
 }
 

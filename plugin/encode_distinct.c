@@ -78,8 +78,15 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
     }
     size_t row = 0, offset = 0;
     for (size_t i = 0; i < samples; i++) {
-        for (size_t at = i * n / samples; row < at; row++) {
-            offset += text_bytes(t->lens[row], t->kinds ? t->kinds[row] : 0);
+        size_t at = i * n / samples;
+        if (t->kinds) {
+            for (; row < at; row++) {
+                offset += text_bytes(t->lens[row], t->kinds[row]);
+            }
+        } else {
+            for (; row < at; row++) {
+                offset += t->lens[row];
+            }
         }
         unsigned kind = t->kinds ? t->kinds[row] : 0;
         offsets[i] = offset;

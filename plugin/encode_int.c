@@ -28,9 +28,10 @@ static int64_t ints_cost(const int64_t *v, size_t n, int64_t min, int64_t max)
 /* The values of s; false at the first that is not an int, or does not fit. */
 static bool read_ints(const span *s, int64_t *restrict out)
 {
+    PyTypeObject *const type = &PyLong_Type;
     for (size_t i = 0; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
-        if (!PyLong_CheckExact(obj) || !read_int64(obj, &out[i])) {
+        if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type) || !read_int64(obj, &out[i])) {
             return false;
         }
     }
@@ -43,13 +44,15 @@ static bool is_progression(const int64_t *v, size_t n, int64_t *step)
     if (n < 3 || __builtin_sub_overflow(v[1], v[0], step)) {
         return false;
     }
-    uint64_t d = (uint64_t)*step;
-    for (size_t i = 2; i < n; i++) {
-        if ((uint64_t)v[i] - (uint64_t)v[i - 1] != d) {
-            return false;
-        }
+    uint64_t d = (uint64_t)*step, different = (uint64_t)v[2] - (uint64_t)v[1] - d;
+    different |= (uint64_t)v[n - 1] - (uint64_t)v[n - 2] - d;
+    if (different) { /* most columns end here */
+        return false;
     }
-    return torshi_progression_fits(v[0], *step, n);
+    for (size_t i = 2; i < n; i++) { /* no way out of the loop, so that it vectorizes */
+        different |= (uint64_t)v[i] - (uint64_t)v[i - 1] - d;
+    }
+    return different == 0 && torshi_progression_fits(v[0], *step, n);
 }
 
 int put_ints(chunk_writer *w, const int64_t *v, size_t n)

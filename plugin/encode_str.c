@@ -11,14 +11,19 @@
 /* Short copies are most of the work of a column; a call of memcpy would be most of theirs. */
 static inline void copy_text(uint8_t *restrict to, const uint8_t *restrict from, size_t n)
 {
-    if (n > 16) {
-        memcpy(to, from, n);
-    } else if (n >= 8) {
-        uint64_t head, tail;
-        memcpy(&head, from, 8);
-        memcpy(&tail, from + n - 8, 8);
-        memcpy(to, &head, 8);
-        memcpy(to + n - 8, &tail, 8);
+    if (n >= 8) {
+        if (n <= 16) {
+            uint64_t head, tail;
+            memcpy(&head, from, 8);
+            memcpy(&tail, from + n - 8, 8);
+            memcpy(to, &head, 8);
+            memcpy(to + n - 8, &tail, 8);
+        } else if (n <= 32) {
+            memcpy(to, from, 16);
+            memcpy(to + n - 16, from + n - 16, 16);
+        } else {
+            memcpy(to, from, n);
+        }
     } else if (n >= 4) {
         uint32_t head, tail;
         memcpy(&head, from, 4);
@@ -72,86 +77,109 @@ static size_t utf8_size(const uint8_t *p, size_t n, unsigned kind)
     return size;
 }
 
-/* The str s->n times: lengths, kinds, characters. ENC_OTHER at the first that is no str. */
-static int read_strs(chunk_writer *w, const span *s, texts *t, size_t longest)
+/* Room for a string of n bytes and the slack at *to, which is where the blob ends; *limit is where
+   strings may end. Moves both. 0, or -1 with MemoryError. */
+static PLUGIN_NOINLINE int make_room(chunk_writer *w, uint8_t **to, uint8_t **limit, size_t n)
 {
-    size_t shared = 0;
-    int64_t cost = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        PyObject *obj = span_at(s, i);
-        if (!PyUnicode_CheckExact(obj)) {
-            return ENC_OTHER;
-        }
-#if PY_VERSION_HEX < 0x030C0000
-        if (PLUGIN_UNLIKELY(!PyUnicode_IS_READY(obj)) && PyUnicode_READY(obj) < 0) {
+    if (*to) {
+        w->blob.len = (size_t)(*to - w->blob.data);
+    }
+    if (!torshi_buf_reserve(&w->blob, n + TEXT_SLACK)) {
+        return put_no_memory();
+    }
+    *to = w->blob.data + w->blob.len;
+    *limit = w->blob.data + w->blob.cap - TEXT_SLACK;
+    return 0;
+}
+
+/* A str that is not compact ASCII. ENC_OK or ENC_ERROR. */
+static PLUGIN_NOINLINE int read_wide(chunk_writer *w, PyObject *obj, texts *t, size_t i,
+                                     uint8_t **to, uint8_t **limit)
+{
+    size_t n = (size_t)PyUnicode_GET_LENGTH(obj);
+    unsigned kind = PyUnicode_KIND(obj) == 1   ? (PyUnicode_IS_ASCII(obj) ? 0 : 1)
+                    : PyUnicode_KIND(obj) == 2 ? 2
+                                               : 3;
+    if (!t->kinds) {
+        t->kinds = arena_alloc(&w->arena, t->n, 1);
+        if (!t->kinds) {
             return ENC_ERROR;
         }
-#endif
-        size_t n = (size_t)PyUnicode_GET_LENGTH(obj);
-        shared += Py_REFCNT(obj) > 1;
-        if (PLUGIN_UNLIKELY(n > longest)) {
-            return longest == UINT32_MAX ? ENC_DECLINE : ENC_OTHER;
-        }
-        t->lens[i] = (uint32_t)n;
-        if (PLUGIN_LIKELY(PyUnicode_IS_COMPACT_ASCII(obj))) {
-            if (PLUGIN_UNLIKELY(!torshi_buf_reserve(&w->blob, n + TEXT_SLACK))) {
-                return put_no_memory();
-            }
-            copy_text(w->blob.data + w->blob.len, PyUnicode_1BYTE_DATA(obj), n);
-            w->blob.len += n;
-            cost += (int64_t)n + (n > 255 ? 6 : 3);
-            continue;
-        }
-        unsigned kind = PyUnicode_KIND(obj) == 1   ? (PyUnicode_IS_ASCII(obj) ? 0 : 1)
-                        : PyUnicode_KIND(obj) == 2 ? 2
-                                                   : 3;
-        if (!t->kinds) {
-            t->kinds = arena_alloc(&w->arena, s->n, 1);
-            if (!t->kinds) {
-                return ENC_ERROR;
-            }
-            memset(t->kinds, 0, s->n);
-        }
-        t->kinds[i] = (uint8_t)kind;
-        size_t bytes = n * torshi_char_size(kind);
-        if (!torshi_buf_reserve(&w->blob, bytes + TEXT_SLACK)) {
-            return put_no_memory();
-        }
-        uint8_t *to = w->blob.data + w->blob.len;
-        copy_wide(to, PyUnicode_DATA(obj), n, kind);
-        w->blob.len += bytes;
-        size_t size = utf8_size(to, n, kind);
-        cost += (int64_t)size + (size > 255 ? 6 : 3);
+        memset(t->kinds, 0, t->n);
     }
-    t->shared = shared;
-    t->cost = cost;
+    t->kinds[i] = (uint8_t)kind;
+    size_t bytes = text_bytes((uint32_t)n, kind);
+    if ((size_t)(*limit - *to) < bytes && make_room(w, to, limit, bytes) < 0) {
+        return ENC_ERROR;
+    }
+    copy_wide(*to, PyUnicode_DATA(obj), n, kind);
+    t->cost += kind ? (int64_t)utf8_size(*to, n, kind) : (int64_t)n;
+    t->cost += kind && utf8_size(*to, n, kind) > 255 && n <= 255 ? 3 : 0; /* n > 255: see below */
+    *to += bytes;
     return ENC_OK;
 }
 
-static int read_bytes(chunk_writer *w, const span *s, texts *t, size_t longest)
+/*
+ * All strings of s: lengths, kinds, characters. ENC_OTHER at the first that is of another type or
+ * longer than `longest`. `text`: they are str, else bytes; a constant where this is inlined.
+ */
+static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t longest, bool text)
 {
-    size_t shared = 0;
-    int64_t cost = 0;
-    for (size_t i = 0; i < s->n; i++) {
+    PyTypeObject *const type = text ? &PyUnicode_Type : &PyBytes_Type;
+    uint8_t *start = NULL, *end = NULL;
+    uint32_t *restrict lens = t->lens;
+    size_t n = s->n, shared = 0, total = 0, shortest = SIZE_MAX, largest = 0;
+    if (make_room(w, &start, &end, 16 * n) < 0) {
+        return ENC_ERROR;
+    }
+    uint8_t *to = start, *limit = end; /* in registers, as long as nobody has their addresses */
+    for (size_t i = 0; i < n; i++) {
         PyObject *obj = span_at(s, i);
-        if (!PyBytes_CheckExact(obj)) {
+        if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type)) {
             return ENC_OTHER;
         }
-        size_t n = (size_t)PyBytes_GET_SIZE(obj);
-        if (PLUGIN_UNLIKELY(n > longest)) {
+        bool ascii = !text || PyUnicode_IS_COMPACT_ASCII(obj);
+#if PY_VERSION_HEX < 0x030C0000
+        if (PLUGIN_UNLIKELY(!ascii) && PyUnicode_READY(obj) < 0) { /* compact ones are */
+            return ENC_ERROR;
+        }
+#endif
+        size_t len = text ? (size_t)PyUnicode_GET_LENGTH(obj) : (size_t)PyBytes_GET_SIZE(obj);
+        if (PLUGIN_UNLIKELY(len > longest)) {
             return longest == UINT32_MAX ? ENC_DECLINE : ENC_OTHER;
         }
-        shared += Py_REFCNT(obj) > 1;
-        t->lens[i] = (uint32_t)n;
-        if (PLUGIN_UNLIKELY(!torshi_buf_reserve(&w->blob, n + TEXT_SLACK))) {
-            return put_no_memory();
+        shared |= (size_t)Py_REFCNT(obj) - 1;
+        shortest = len < shortest ? len : shortest;
+        largest = len > largest ? len : largest;
+        lens[i] = (uint32_t)len;
+        if (PLUGIN_UNLIKELY(!ascii || (size_t)(limit - to) < len)) {
+            start = to;
+            end = limit;
+            if (!ascii ? read_wide(w, obj, t, i, &start, &end) != ENC_OK
+                       : make_room(w, &start, &end, len) < 0) {
+                return ENC_ERROR;
+            }
+            to = start;
+            limit = end;
+            if (!ascii) {
+                continue;
+            }
         }
-        copy_text(w->blob.data + w->blob.len, (const uint8_t *)PyBytes_AS_STRING(obj), n);
-        w->blob.len += n;
-        cost += (int64_t)n + (n > 255 ? 6 : 3);
+        copy_text(to,
+                  text ? (const uint8_t *)((PyASCIIObject *)obj + 1)
+                       : (const uint8_t *)PyBytes_AS_STRING(obj),
+                  len);
+        to += len;
+        total += len;
     }
-    t->shared = shared;
-    t->cost = cost;
+    w->blob.len = (size_t)(to - w->blob.data);
+    t->cost += (int64_t)(total + 3 * n);
+    for (size_t i = 0; largest > 255 && i < n; i++) {
+        t->cost += lens[i] > 255 ? 3 : 0; /* four bytes of length, not one */
+    }
+    t->shared = shared != 0;
+    t->shortest = (uint32_t)shortest;
+    t->longest = (uint32_t)largest;
     return ENC_OK;
 }
 
@@ -177,7 +205,8 @@ size_t text_cost(PyObject *obj)
 
 /*
  * Some objects have other owners, so one may stand in several rows, or have been met before: count
- * what each row takes as opcodes, and note for each the first row with the same object.
+ * what each row takes as opcodes, and note for each the first row with the same object. One all of
+ * whose owners are rows side by side is neither met before nor to be met again.
  */
 static int count_shared(chunk_writer *w, const span *s, texts *t)
 {
@@ -187,11 +216,22 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
     }
     uint32_t ordinal = 0;
     int64_t cost = 0;
-    for (size_t i = 0; i < s->n; i++) {
+    size_t run;
+    for (size_t i = 0; i < s->n; i += run) {
         PyObject *obj = span_at(s, i);
+        run = 1;
         t->same[i] = (uint32_t)i;
-        if (Py_REFCNT(obj) == 1) { /* in no other place: neither met nor to be met */
+        if (Py_REFCNT(obj) == 1) {
             cost += (int64_t)text_cost(obj);
+            ordinal++;
+            continue;
+        }
+        while (i + run < s->n && span_at(s, i + run) == obj) {
+            t->same[i + run++] = (uint32_t)i;
+        }
+        t->repeated |= run > 1;
+        if (Py_REFCNT(obj) == (Py_ssize_t)run) {
+            cost += (int64_t)text_cost(obj) + (int64_t)(run - 1) * (ordinal < 256 ? 2 : 5);
             ordinal++;
             continue;
         }
@@ -205,13 +245,17 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
             cost += met ? met : (int64_t)text_cost(obj);
             e->again = met ? (uint32_t)met : ordinal < 256 ? 2 : 5;
             e->index = (uint32_t)i;
+            e->times = (uint32_t)run;
+            cost += (int64_t)(run - 1) * e->again;
             ordinal++;
             continue;
         }
-        cost += e->again;
-        e->times++;
+        cost += (int64_t)run * e->again;
+        e->times += (uint32_t)run;
         if (e->column == w->serial) {
-            t->same[i] = e->index;
+            for (size_t j = 0; j < run; j++) {
+                t->same[i + j] = e->index;
+            }
             t->repeated = true;
         } else {
             e->column = w->serial;
@@ -224,12 +268,10 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
 
 /* ---- writing ------------------------------------------------------------------------------------
  */
-/* Bytes of a column of n strings after its head, with its width and base. */
-static size_t column_size(const uint32_t *lens, size_t n, bool kinds, size_t blob, uint32_t *base,
-                          int *width)
+/* Bytes of a column of n strings after its head. */
+static size_t column_size(size_t n, int width, uint32_t base, bool kinds, size_t blob)
 {
-    *width = torshi_lens_width(lens, n, base);
-    return torshi_uvar_size(*base) + torshi_packed_size(n, *width) +
+    return torshi_uvar_size(base) + torshi_packed_size(n, width) +
            (kinds ? torshi_packed_size(n, 2) : 0) + blob;
 }
 
@@ -291,7 +333,6 @@ int encode_texts(chunk_writer *w, const span *s, unsigned flags)
     texts t = {.n = s->n, .bytes = PyBytes_CheckExact(span_at(s, 0))};
     text_dictionary d = {.count = 0};
     size_t longest = flags & COLUMN_PLAIN ? UINT32_MAX : LONG_TEXT - 1;
-    uint32_t base;
     int width;
     w->serial++;
     t.lens = arena_alloc(&w->arena, s->n, sizeof(*t.lens));
@@ -299,7 +340,7 @@ int encode_texts(chunk_writer *w, const span *s, unsigned flags)
         goto done;
     }
     w->blob.len = 0;
-    status = t.bytes ? read_bytes(w, s, &t, longest) : read_strs(w, s, &t, longest);
+    status = t.bytes ? read_texts(w, s, &t, longest, false) : read_texts(w, s, &t, longest, true);
     if (status == ENC_OK && t.shared && !(flags & COLUMN_FRESH)) {
         status = count_shared(w, s, &t);
     }
@@ -310,7 +351,8 @@ int encode_texts(chunk_writer *w, const span *s, unsigned flags)
     if (!any_wide(t.kinds, t.n)) {
         t.kinds = NULL;
     }
-    size_t plain = column_size(t.lens, t.n, t.kinds != NULL, w->blob.len, &base, &width);
+    width = torshi_width_for(t.longest - t.shortest);
+    size_t plain = column_size(t.n, width, t.shortest, t.kinds != NULL, w->blob.len);
     if (t.repeated || (!(flags & COLUMN_DISTINCT) && texts_repeat(w, &t))) {
         status = find_distinct(w, s, &t, &d);
         if (status != ENC_OK) {
@@ -318,18 +360,18 @@ int encode_texts(chunk_writer *w, const span *s, unsigned flags)
         }
     }
     if (d.count) {
+        d.lens_width = torshi_lens_width(d.lens, d.count, &d.base);
         d.width = torshi_width_for(d.count - 1);
-        size_t coded =
-            1 + torshi_uvar_size(d.count) +
-            column_size(d.lens, d.count, d.kinds != NULL, d.blob_size, &d.base, &d.lens_width) +
-            torshi_packed_size(t.n, d.width);
+        size_t coded = 1 + torshi_uvar_size(d.count) +
+                       column_size(d.count, d.lens_width, d.base, d.kinds != NULL, d.blob_size) +
+                       torshi_packed_size(t.n, d.width);
         if (coded < plain) {
             w->values += d.count;
             status = put_dictionary(w, &t, &d);
             goto done;
         }
     }
-    status = put_texts(w, t.bytes, t.lens, t.kinds, t.n, base, width);
+    status = put_texts(w, t.bytes, t.lens, t.kinds, t.n, t.shortest, width);
     if (status == ENC_OK && !torshi_buf_put(&w->out, w->blob.data, w->blob.len)) {
         status = put_no_memory();
     }

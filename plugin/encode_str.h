@@ -16,7 +16,8 @@ typedef struct texts {
     bool repeated;  /* one object stands in two rows */
     uint32_t *lens; /* in characters */
     uint8_t *kinds; /* NULL: all ASCII, or bytes */
-    size_t shared;  /* objects with more than one owner */
+    bool shared;    /* an object has more than one owner */
+    uint32_t shortest, longest;
     int64_t cost;   /* as opcodes */
     uint32_t *same; /* the first row with the same object; NULL when nothing is shared */
 } texts;

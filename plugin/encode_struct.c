@@ -51,20 +51,35 @@ bool has_shape(const shape *sh, const entries *e)
  */
 bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, size_t n)
 {
-    if ((size_t)view->count != sh->n) {
+    const size_t fields = sh->n, stride = view->stride;
+    PyObject *const *names = sh->keys;
+    if ((size_t)view->count != fields) {
         return false;
     }
     const unsigned char *key = view->base + view->key_offset;
-    const unsigned char *value =
-        view->values ? (const unsigned char *)view->values : view->base + view->value_offset;
-    size_t value_stride = view->values ? sizeof(PyObject *) : view->stride;
-    for (size_t f = 0; f < sh->n; f++) {
+    const unsigned char *value = view->base + view->value_offset;
+    if (!view->values && stride == 2 * sizeof(PyObject *) && value == key + sizeof(PyObject *)) {
+        PyObject *const *pair = (PyObject *const *)(const void *)key; /* keys are str: no hash */
+        for (size_t f = 0; f < fields; f++, pair += 2) {
+            if (PLUGIN_UNLIKELY(pair[0] != names[f]) && !same_name(pair[0], names[f])) {
+                return false;
+            }
+            cells[f * n] = pair[1];
+        }
+        return true;
+    }
+    size_t value_stride = stride;
+    if (view->values) {
+        value = (const unsigned char *)view->values;
+        value_stride = sizeof(PyObject *);
+    }
+    for (size_t f = 0; f < fields; f++) {
         PyObject *name = *(PyObject *const *)(const void *)key;
-        if (PLUGIN_UNLIKELY(name != sh->keys[f]) && !same_name(name, sh->keys[f])) {
+        if (PLUGIN_UNLIKELY(name != names[f]) && !same_name(name, names[f])) {
             return false;
         }
         cells[f * n] = *(PyObject *const *)(const void *)value;
-        key += view->stride;
+        key += stride;
         value += value_stride;
     }
     return true;

@@ -121,6 +121,12 @@ cell_place find_place(const origin *from, uint32_t row)
                         from->start + (Py_ssize_t)position};
 }
 
+PLUGIN_NOINLINE bool equal_names(PyObject *a, PyObject *b)
+{
+    return PyUnicode_CheckExact(a) && PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) &&
+           PyUnicode_Compare(a, b) == 0;
+}
+
 /* ---- what is in a row ---------------------------------------------------------------------------
  */
 int row_view(chunk_writer *w, PyObject *obj, const type_entry *type, torshi_dict_view *view)

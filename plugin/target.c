@@ -62,7 +62,7 @@ static int encode_rows(chunk_writer *w, const target_form *form, PyObject *targe
     int status = put_rows(w, values->n, following);
     if (status == ENC_OK && form->is_dict) {
         from->keys = *keys;
-        status = encode_column(w, keys, &where, 1, COLUMN_PLAIN | COLUMN_DISTINCT);
+        status = encode_keys(w, keys);
     }
     return status == ENC_OK ? encode_column(w, values, &where, 1, 0) : status;
 }
@@ -87,8 +87,7 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
         if (status != ENC_OK) {
             return status;
         }
-        if ((!refs_used(w) && !worth_trying(w, values)) ||
-            (job->form->is_dict && !keys_are_plain(w, keys, 1))) {
+        if (!refs_used(w) && !worth_trying(w, values)) {
             return ENC_DECLINE;
         }
         Py_ssize_t rest = job->form->length(job->target) - job->rows - (Py_ssize_t)values->n;
@@ -133,7 +132,7 @@ static int write_chunk(chunk_writer *w, const target_job *job, bool first, chunk
     torshi_dump *dump = w->dump;
     bool has_roll = record && record->roll;
     size_t call_size = first ? 2 : 3;
-    if (services->write_global(dump, chunk_callable(services), "torshi", "chunk") < 0 ||
+    if (services->write_global(dump, w->chunk, "torshi", "chunk") < 0 ||
         (has_roll && services->write(dump, mark, 1) < 0)) {
         return -1;
     }

@@ -59,6 +59,12 @@ chunk_writer *writer_take(struct plugin_state *plugin, torshi_dump *dump)
         w->plugin = plugin;
         w->services = plugin->services;
         w->objects = plugin->objects;
+        w->chunk = chunk_callable(plugin->services);
+        if (!w->chunk) {
+            PyErr_SetString(PyExc_SystemError, "torshi.chunk is not there");
+            PyMem_Free(w);
+            return NULL;
+        }
     }
     w->dump = dump;
     w->excluded_count = 0;
@@ -101,11 +107,26 @@ void writer_release(chunk_writer *w)
     w->plugin->writer = w;
 }
 
+/* The next chunk is likely to need as much: one block of that size, within bounds. */
+static void reset_arena(arena *a)
+{
+    size_t size = 0;
+    if (a->top && a->top->below) {
+        for (const arena_block *block = a->top; block; block = block->below) {
+            size += block->size;
+        }
+        arena_free(a);
+        (void)arena_alloc(a, size < ARENA_KEEP ? size : ARENA_KEEP, 1);
+        PyErr_Clear();
+    }
+    arena_reset(a);
+}
+
 void writer_reset(chunk_writer *w)
 {
     w->out.len = 0;
     w->blob.len = 0;
-    arena_reset(&w->arena);
+    reset_arena(&w->arena);
     if (w->seen.used) {
         if (w->seen.mask >= SEEN_KEEP) {
             PyMem_Free(w->seen.entries);
