@@ -243,6 +243,22 @@ int torshi_embed_run(void)
     return status;
 }
 
+/* A function row of a plugin, the default one's loaded first; new, or NULL with AttributeError. */
+static PyObject *plugin_function(PyObject *engine, const char *name)
+{
+    PyObject *loaded = PyObject_CallMethod(engine, "load_default_plugin", NULL);
+    PyObject *function = NULL;
+
+    if (loaded != NULL) {
+        Py_DECREF(loaded);
+        function = PyObject_CallMethod(engine, "function", "ss", "torshi", name);
+    }
+    if (function == NULL && PyErr_ExceptionMatches(PyExc_LookupError))
+        PyErr_Format(PyExc_AttributeError, "neither the engine nor a plugin has a function %.200s",
+                     name);
+    return function;
+}
+
 torshi_object *torshi_embed_function(const char *name)
 {
     PyObject *engine = PyImport_ImportModule("_torshi");
@@ -250,6 +266,10 @@ torshi_object *torshi_embed_function(const char *name)
     if (engine == NULL)
         return NULL;
     PyObject *function = PyObject_GetAttrString(engine, name);
+    if (function == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        function = plugin_function(engine, name);
+    }
     Py_DECREF(engine);
     return function;
 }
