@@ -149,14 +149,14 @@ static PyObject *make_timedelta(const recipe *r, PyObject *const *args)
     return r->api->Delta_FromDelta(days, seconds, microseconds, 0, r->api->DeltaType);
 }
 
-/* 0; -1 with an exception. */
-static int find_datetime(recipe *r)
+static void find_datetime(recipe *r)
 {
     /* The type is datetime's only if datetime says so; a class may be called anything. */
     PyDateTime_CAPI *api = PyCapsule_Import(PyDateTime_CAPSULE_NAME, 0);
     (void)PyDateTimeAPI; /* the header's global, not used: this is looked up in each interpreter */
     if (!api) {
-        return -1;
+        PyErr_Clear();
+        return;
     }
     r->api = api;
     PyTypeObject *type = (PyTypeObject *)r->callable;
@@ -176,7 +176,6 @@ static int find_datetime(recipe *r)
     } else if (type == api->DeltaType && r->count == 3) {
         r->make = make_timedelta;
     }
-    return 0;
 }
 
 /* ---- uuid ---------------------------------------------------------------------------------- */
@@ -258,22 +257,19 @@ done:
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
-/* 0; -1 with an exception. */
-static int find_recipe(recipe *r)
+static void find_recipe(recipe *r)
 {
     if (!PyType_Check(r->callable)) {
-        return 0;
+        return;
     }
     const char *name = ((PyTypeObject *)r->callable)->tp_name;
     if (strncmp(name, "datetime.", 9) == 0) {
-        return find_datetime(r);
-    }
-    if (strcmp(name, "UUID") == 0) {
+        find_datetime(r);
+    } else if (strcmp(name, "UUID") == 0) {
         find_uuid(r);
     }
     r->quiet = strcmp(name, "decimal.Decimal") == 0 &&
                PyType_HasFeature((PyTypeObject *)r->callable, Py_TPFLAGS_IMMUTABLETYPE);
-    return 0;
 }
 
 /* A column's rows being made; the collector works from the first call of user code on. */
@@ -400,9 +396,7 @@ int decode_REDUCE(decoder *d, const column *c)
         goto done;
     }
     k.r.callable = d->externals[external];
-    if (find_recipe(&k.r) < 0) {
-        goto done;
-    }
+    find_recipe(&k.r);
     int made = k.r.make_raw ? make_raw_rows(&k, c) : 0;
     if (made == 0) {
         PyObject ***columns = read_columns(d, c, k.r.count, c->below);
