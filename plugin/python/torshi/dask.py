@@ -51,6 +51,8 @@ if _survey is None:
 
 _stock: dict[str, Any] = {}  # what is called by the functions that take their places
 _replaced: list[tuple[Any, str, Any]] = []  # owner, name, what was there; empty when not enabled
+_sent = {"messages": 0, "bytes": 0}  # see sent()
+_sent_lock = threading.Lock()
 _local = threading.local()  # .reads: whether the message being written is for one who reads torshi
 
 
@@ -228,6 +230,21 @@ def _message_dumps(
     msg: Any, serializers: Any = None, on_error: str = "message", context: Any = None, frame_split_size: Any = None
 ) -> list:
     """Takes the place of ``distributed.protocol.dumps``."""
+    frames = _message_frames(msg, serializers, on_error, context, frame_split_size)
+    size = sum(memoryview(frame).nbytes for frame in frames)
+    with _sent_lock:
+        _sent["messages"] += 1
+        _sent["bytes"] += size
+    return frames
+
+
+def sent() -> dict[str, int]:
+    """How many messages, of how many bytes together, this process has written since torshi.dask was imported and enabled. For
+    all workers: ``client.run(torshi.dask.sent)``."""
+    return dict(_sent)
+
+
+def _message_frames(msg: Any, serializers: Any, on_error: str, context: Any, frame_split_size: Any) -> list:
     stock = functools.partial(
         _stock["dumps"], serializers=serializers, on_error=on_error, context=context, frame_split_size=frame_split_size
     )
