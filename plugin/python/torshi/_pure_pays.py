@@ -6,7 +6,6 @@ from typing import Any, Sequence
 
 from ._pure_scan import Origin, Seen
 from ._pure_wire import (
-    DISTINCT,
     FEW_ROWS,
     FIRST_LOOK,
     ITEM,
@@ -15,7 +14,6 @@ from ._pure_wire import (
     MUCH_LEVELS,
     PAIR,
     PENDING,
-    PLAIN,
     ROW,
     SMALL_ROWS,
     uvar,
@@ -75,5 +73,5 @@ def encode_rows(
     if following:
         w.out += uvar(following)
     if is_dict:
-        w.column(keys, (origin, None), 1, PLAIN | DISTINCT)
+        w.keys(keys)
     w.column(values, (origin, None), 1, 0)

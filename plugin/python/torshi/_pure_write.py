@@ -107,6 +107,22 @@ class Writer(Scan):
                 pass
         self.split(values, where, level, flags)
 
+    def keys(self, values: Sequence[Any]) -> None:
+        """The keys of a dict target."""
+        self.count(len(values))
+        flags = PLAIN | DISTINCT
+        if not values:
+            self.head(C_NONE)
+            return
+        kind = self.classify(values[0], 1, flags)
+        if kind[0] in (STR, BYTES, INT):
+            try:
+                self.column_of(kind, values, NOWHERE, 1, flags)
+                return
+            except Other:
+                pass
+        self.split(values, NOWHERE, 1, flags)
+
     def column_of(
         self, kind: tuple[int, Any], values: Sequence[Any], where: Cells, level: int, flags: int
     ) -> None:
