@@ -547,12 +547,53 @@ def test_chunked_keeps_sharing_within():
         assert made[7]["all"][7]["n"] == 7
 
 
+class Odd:
+    def __init__(self, value):
+        self.value = value
+
+    def __reduce__(self):
+        return Odd, (self.value,)
+
+
+def make_rows(rng):
+    """A container of many rows alike, some of which may be met twice or pickle in their own way."""
+    pool = []
+    again, other = rng.choice([0, 0, 0.01, 0.2]), rng.choice([0, 0, 0.02, 0.5])
+
+    def some():
+        if pool and rng.random() < again:
+            return rng.choice(pool)
+        made = rng.choice([[1] * rng.randrange(5), {"a": rng.randrange(9), "b": "x"}, {"n": [1, 2]}])
+        if rng.random() < other:
+            made = rng.choice([Point(1, [2]), Point(1, {"q": 3}), Odd([1]), Odd(made)])
+        if rng.random() < 0.5:
+            pool.append(made)
+        return made
+
+    rows = [{"id": i, "v": [i, str(i)], "o": some()} for i in range(rng.choice([20, 100, 300]))]
+    long = [some() for _ in range(4200)] if rng.random() < 0.1 else [1.5] * 5000
+    made = rng.choice([rows, {"rows": rows, "long": long, "one": some()}, {i: some() for i in range(200)}, [long, rows]])
+    pool.clear()
+    return made
+
+
+def test_sharing_in_random_containers():
+    rng = random.Random(8)
+    for _ in range(60):
+        value = make_rows(rng)
+        expected = partition(stock.loads(stock.dumps(value, 5)))
+        data = stock.dumps(torshi.Chunked(value), 5)
+        for loads in READERS:
+            assert partition(loads(data)) == expected
+        assert partition(stock.loads(torshi.dumps(torshi.Chunked(value)))) == expected
+
+
 def partition(obj):
     """The graph below, each mutable object numbered when it is met first."""
     numbers, result, keep = {}, [], []
 
     def walk(value):
-        if type(value) in (list, dict, Point):
+        if type(value) in (list, dict, Point, Odd):
             if id(value) in numbers:
                 result.append(numbers[id(value)])
                 return
