@@ -78,7 +78,7 @@ def check_paths(mode: str) -> None:
     """The host has the paths of the python3 it was built against."""
     import sysconfig
 
-    real = os.path.join(sysconfig.get_path("scripts"), f"python3.{sys.version_info[1]}")
+    real = os.path.join(sysconfig.get_config_var("BINDIR"), f"python3.{sys.version_info[1]}")
     code = "import sys; print([sys.path[1:], sys.prefix, sys.exec_prefix, sys.base_prefix])"
     told = [
         subprocess.run([exe, "-c", code], capture_output=True, text=True, check=True).stdout
