@@ -65,8 +65,9 @@ def _serialize_module() -> Any:
 
 def _reads(context: dict[str, Any] | None) -> bool:
     """Whether the other end of the connection said that it reads torshi streams."""
-    recipient = context.get("recipient") if context else None
-    return bool(recipient) and recipient.get(KEY) == VERSION
+    if not context or context.get("pickle-protocol", 5) < 5:
+        return False
+    return (context.get("recipient") or {}).get(KEY) == VERSION
 
 
 # ---- the family --------------------------------------------------------------------------------------------------------
@@ -327,26 +328,29 @@ def _message_loads(frames: list, deserialize: bool = True, deserializers: Any = 
 
 # ---- for those who do not read it ------------------------------------------------------------------------------------------
 def _for_stranger(msg: Any, module: Any) -> Any:
-    """The message without our family in requests for an answer, and with torshi streams passed on turned into pickles."""
-    kind = type(msg)
-    if kind is module.Serialized and _mentions_torshi(msg.header):
-        return module.Serialized(*_translate(msg.header, msg.frames))
-    if kind is dict:
-        changed = {}
-        for key, value in msg.items():
-            if key == "serializers" and type(value) in (list, tuple) and NAME in value:
-                changed[key] = [name for name in value if name != NAME] or ["dask", "pickle"]
-            elif type(value) in (dict, list, tuple, module.Serialized):
-                other = _for_stranger(value, module)
-                if other is not value:
-                    changed[key] = other
-        return {**msg, **changed} if changed else msg
-    if kind is list or kind is tuple:
-        items = [
-            _for_stranger(value, module) if type(value) in (dict, list, tuple, module.Serialized) else value for value in msg
-        ]
-        return msg if all(map(lambda a, b: a is b, items, msg)) else kind(items)
+    """The message without our family in a request for an answer, and with torshi streams passed on turned into pickles."""
+    if type(msg) is dict:
+        names = msg.get("serializers")
+        if type(names) in (list, tuple) and NAME in names:
+            msg = {**msg, "serializers": [name for name in names if name != NAME] or ["dask", "pickle"]}
+    try:
+        _, held = _survey(msg, (module.Serialized,))
+    except RecursionError:
+        return msg
+    if any(type(x) is module.Serialized and _mentions_torshi(x.header) for x in held):
+        return _with_pickles(msg, module)
     return msg
+
+
+def _with_pickles(x: Any, module: Any) -> Any:
+    """A copy in which no serialized value is a torshi stream."""
+    if type(x) is dict:
+        return {key: _with_pickles(value, module) for key, value in x.items()}
+    if type(x) in (list, tuple):
+        return type(x)([_with_pickles(item, module) for item in x])
+    if type(x) is module.Serialized and _mentions_torshi(x.header):
+        return module.Serialized(*_translate(x.header, x.frames))
+    return x
 
 
 def _mentions_torshi(header: dict[str, Any]) -> bool:
@@ -446,7 +450,10 @@ def _handshake_info(self: Any) -> dict[str, Any]:
 
 
 def enable() -> None:
-    """Use torshi on the connections that this process makes from now on. Idempotent; `disable` takes it back."""
+    """Use torshi on the connections that this process makes from now on. Idempotent; `disable` takes it back.
+
+    RuntimeError, and nothing changed, when this version of Dask lacks what enable replaces.
+    """
     if _replaced:
         return
     import distributed.comm.core
@@ -462,6 +469,9 @@ def enable() -> None:
         (distributed.spill, "serialize_bytelist", _spill),
         (distributed.comm.core.Comm, "handshake_info", _handshake_info),
     ]
+    missing = [f"{owner.__name__}.{name}" for owner, name, _ in replacements if name not in vars(owner)]
+    if missing:
+        raise RuntimeError(f"torshi.dask: distributed {distributed.__version__} has no {', no '.join(missing)}")
     if _pickle_is_ours():
         names = ("pickle", "cloudpickle", "_DaskPickler")
         replacements += [(distributed.protocol.pickle, *pair) for pair in zip(names, _standard_pickle())]
