@@ -698,7 +698,7 @@ def test_own_pickle_function(registered):
     registered_point = Point(1, 2)
     torshi.register(Point, lambda point: "a_name")
     try:
-        with pytest.raises(pickle.PicklingError):
+        with pytest.raises(stock.PicklingError):
             stock.dumps(registered_point)
     finally:
         torshi.unregister(Point)
