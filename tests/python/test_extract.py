@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import subprocess
 import sys
 import time
 import types
@@ -296,6 +297,39 @@ def test_nothing_is_leaked(extract: Any, insert: Any) -> None:
             everything()
         grown.append(blocks() - before)
     assert min(grown) < 50, grown  # any leak is at least one block a turn
+
+
+NO_MEMORY = """
+import gc, sys, types, torshi, _testcapi
+class Mark:
+    def __init__(self, data):
+        self.data = data
+space = types.SimpleNamespace(Serialize=Mark, Serialized=tuple, to_serialize=Mark)
+x = {"a": [Mark(1), bytes(70000), {"b": Mark(2), "c": [1, [2, {"d": bytes(70000)}]]}], (1, 2): {"e": Mark(3)}}
+survey = torshi.function("torshi", "_survey")
+want = torshi.extract_serialize(x, types=space)[0]
+for call in (lambda: torshi.extract_serialize(x, types=space), lambda: survey(x, (Mark,))):
+    failed = 0
+    for k in range(400):
+        _testcapi.set_nomemory(k, k + 1)
+        try:
+            got = call()
+        except MemoryError:
+            got = None
+        finally:
+            _testcapi.remove_mem_hooks()
+        failed += got is None
+        assert gc.isenabled() and (got is None or got[0] == want or type(got[0]) is list)
+    assert failed > 2 and got is not None, failed
+print("well")
+"""
+
+
+@pytest.mark.skipif(not torshi.native, reason="the native function's allocations")
+def test_every_allocation_may_fail() -> None:
+    pytest.importorskip("_testcapi")
+    done = subprocess.run([sys.executable, "-c", NO_MEMORY], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "well\n", done.stderr
 
 
 def test_time_grows_with_the_leaves_and_no_faster() -> None:
