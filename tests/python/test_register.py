@@ -14,7 +14,6 @@ import sys
 import weakref
 
 import pytest
-
 import torshi
 from plugin_support import check_code
 from stock_engine import stock
@@ -212,7 +211,16 @@ def numbers(count=200):
 
 
 # ---- subclasses of dict and list -------------------------------------------------------------------
-DICTS = [Table, Strict, Slotted, Marked, Keeper, collections.OrderedDict, collections.defaultdict, collections.Counter]
+DICTS = [
+    Table,
+    Strict,
+    Slotted,
+    Marked,
+    Keeper,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.Counter,
+]
 
 
 @pytest.mark.parametrize("cls", DICTS)
@@ -236,7 +244,9 @@ def test_small_and_empty_ones_go_as_ever(registered, cls):
         check(value, same_items, False)
 
 
-@pytest.mark.parametrize("cls", [Table, Slotted, Marked, Keeper, collections.OrderedDict, collections.defaultdict])
+@pytest.mark.parametrize(
+    "cls", [Table, Slotted, Marked, Keeper, collections.OrderedDict, collections.defaultdict]
+)
 def test_mutable_values_keep_place_and_identity(registered, cls):
     registered(cls)
     shared = [1, 2]
@@ -380,12 +390,29 @@ def test_random_contents(registered):
 
     def value():
         kind = rng.randrange(12)
-        plain = [None, True, rng.randrange(-9, 1 << 40), 1 << 70, rng.random(), "text", b"bytes", (1, "a"), "long" * 1100]
-        return plain[kind] if kind < len(plain) else rng.choice([[kind], {"k": kind}, {kind}, Point(1, kind)])
+        plain = [
+            None,
+            True,
+            rng.randrange(-9, 1 << 40),
+            1 << 70,
+            rng.random(),
+            "text",
+            b"bytes",
+            (1, "a"),
+            "long" * 1100,
+        ]
+        return (
+            plain[kind]
+            if kind < len(plain)
+            else rng.choice([[kind], {"k": kind}, {kind}, Point(1, kind)])
+        )
 
     for _ in range(30):
         for cls in Table, Marked, collections.OrderedDict:
-            obj = cls((rng.choice([i, str(i), float(i), (i, "x"), b"%d" % i]), value()) for i in range(rng.randrange(300)))
+            obj = cls(
+                (rng.choice([i, str(i), float(i), (i, "x"), b"%d" % i]), value())
+                for i in range(rng.randrange(300))
+            )
             check(obj, same_items, None)
         check(Rows(value() for _ in range(rng.randrange(300))), same_list, None)
 
@@ -492,7 +519,11 @@ def contents():
     yield [{"id": i, "name": f"name{i}", "tags": ["a", i]} for i in range(500)]
     yield [Item(f"item{i}", i / 4, [i]) for i in range(300)]
     yield {i: [str(j) for j in range(i % 5)] for i in range(300)}
-    yield {"values": [float(i % 8) for i in range(6000)], "names": [f"n{i}" for i in range(6000)], "n": 1}
+    yield {
+        "values": [float(i % 8) for i in range(6000)],
+        "names": [f"n{i}" for i in range(6000)],
+        "n": 1,
+    }
     yield {"rows": [{"id": i} for i in range(5000)], "table": {i: (i, "x") for i in range(5000)}}
     yield [{"id": i} for i in range(500)] + [Point(1, [2])]
 
@@ -516,7 +547,9 @@ def test_chunked(obj):
     assert len(stock.dumps(torshi.Chunked(obj), 5)) < len(standard)
 
 
-@pytest.mark.parametrize("obj", [[], {}, [1], {"a": 1}, [[]], [object], {Point(1, 2): 3}, [None] * 5])
+@pytest.mark.parametrize(
+    "obj", [[], {}, [1], {"a": 1}, [[]], [object], {Point(1, 2): 3}, [None] * 5]
+)
 def test_chunked_where_it_does_not_pay(obj):
     for dumps in writers():
         data = dumps(torshi.Chunked(obj), 5)
@@ -563,7 +596,9 @@ def make_rows(rng):
     def some():
         if pool and rng.random() < again:
             return rng.choice(pool)
-        made = rng.choice([[1] * rng.randrange(5), {"a": rng.randrange(9), "b": "x"}, {"n": [1, 2]}])
+        made = rng.choice(
+            [[1] * rng.randrange(5), {"a": rng.randrange(9), "b": "x"}, {"n": [1, 2]}]
+        )
         if rng.random() < other:
             made = rng.choice([Point(1, [2]), Point(1, {"q": 3}), Odd([1]), Odd(made)])
         if rng.random() < 0.5:
@@ -572,7 +607,14 @@ def make_rows(rng):
 
     rows = [{"id": i, "v": [i, str(i)], "o": some()} for i in range(rng.choice([20, 100, 300]))]
     long = [some() for _ in range(4200)] if rng.random() < 0.1 else [1.5] * 5000
-    made = rng.choice([rows, {"rows": rows, "long": long, "one": some()}, {i: some() for i in range(200)}, [long, rows]])
+    made = rng.choice(
+        [
+            rows,
+            {"rows": rows, "long": long, "one": some()},
+            {i: some() for i in range(200)},
+            [long, rows],
+        ]
+    )
     pool.clear()
     return made
 
@@ -600,7 +642,11 @@ def partition(obj):
             numbers[id(value)] = len(numbers)
             keep.append(value)
             result.append((type(value), numbers[id(value)]))
-            items = value if type(value) is list else (value if type(value) is dict else vars(value)).values()
+            items = (
+                value
+                if type(value) is list
+                else (value if type(value) is dict else vars(value)).values()
+            )
             for item in items:
                 walk(item)
         else:
@@ -642,7 +688,21 @@ def test_errors_are_those_of_copyreg():
     for wrong in ["Table", None, 5, Table()]:
         with pytest.raises(TypeError, match="a class is needed"):
             torshi.register(wrong)
-    for wrong in [dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, bool, type(None), type]:
+    for wrong in [
+        dict,
+        list,
+        tuple,
+        set,
+        frozenset,
+        str,
+        bytes,
+        bytearray,
+        int,
+        float,
+        bool,
+        type(None),
+        type,
+    ]:
         with pytest.raises(TypeError, match="never asks"):
             torshi.register(wrong)
         with pytest.raises(TypeError, match="never asks"):
@@ -705,7 +765,9 @@ def test_own_pickle_function(registered):
 
 
 def test_what_was_registered_before_is_the_start(registered):
-    copyreg.pickle(Table, lambda t: (copyreg.__newobj__, (Table,), {"by": "before"}, None, iter(t.items())))
+    copyreg.pickle(
+        Table, lambda t: (copyreg.__newobj__, (Table,), {"by": "before"}, None, iter(t.items()))
+    )
     try:
         torshi.register(Table)
         data = stock.dumps(Table(numbers()), 5)
@@ -756,7 +818,11 @@ def test_value_like(registered, edition):
         torshi.register(Point, function, value=True)
         try:
             assert copyreg.dispatch_table.get(Point) is function
-            for data in torshi.dumps(points), torshi.dumps(points, reducers="standard"), stock.dumps(points, 5):
+            for data in (
+                torshi.dumps(points),
+                torshi.dumps(points, reducers="standard"),
+                stock.dumps(points, 5),
+            ):
                 for loads in READERS:
                     assert loads(data) == points
             if torshi.native:
@@ -789,7 +855,14 @@ def test_chunk_makes_the_target(edition):
         assert chunk(cls, ()) == []
     assert chunk([], (payload, payload)) == [1, 2, 3] * 2
     pairs = payload + b"\x00"  # None each
-    for cls in [dict, Table, Marked, collections.OrderedDict, collections.defaultdict, collections.Counter]:
+    for cls in [
+        dict,
+        Table,
+        Marked,
+        collections.OrderedDict,
+        collections.defaultdict,
+        collections.Counter,
+    ]:
         made = chunk(cls, pairs)
         assert type(made) is cls and list(made.items()) == [(1, None), (2, None), (3, None)]
     with pytest.raises(ValueError, match="no value here"):
@@ -867,7 +940,12 @@ def test_transcoding_a_registered_class(registered):
         registered(cls)
     rows = Rows(range(300))
     rows[5] = [5]
-    for obj in collections.OrderedDict(numbers()), Table(numbers(), key7=[7]), rows, [rows, {"a": rows}]:
+    for obj in (
+        collections.OrderedDict(numbers()),
+        Table(numbers(), key7=[7]),
+        rows,
+        [rows, {"a": rows}],
+    ):
         data = to_standard(stock.dumps(obj, 5), (), None)
         assert b"torshi" not in data
         for loads in READERS:

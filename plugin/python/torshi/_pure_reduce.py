@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from . import _pure_wire as wire
 from ._pure_pays import needs_roll, worth_trying
@@ -40,7 +41,9 @@ def _find_shared(container: Any, shared: set[int], known: set[int], depth: int =
         if sys.getrefcount(value) > _ONE_OWNER:
             shared.add(id(value))
         for inner in _below(value):
-            if inner is not value and sys.getrefcount(inner) > _ONE_OWNER + 1:  # the list of one has it, too
+            if (
+                inner is not value and sys.getrefcount(inner) > _ONE_OWNER + 1
+            ):  # the list of one has it, too
                 shared.add(id(inner))
             if type(inner) is dict or type(inner) is list:
                 _find_shared(inner, shared, known, depth + 1)
@@ -72,7 +75,9 @@ class _Reduction:
         self.mode = mode
         self.is_dict = isinstance(container, dict)
         self.values = list(dict.values(container) if self.is_dict else list.__iter__(container))
-        self.keys: Sequence[Any] = list(dict.keys(container)) if self.is_dict else range(len(self.values))
+        self.keys: Sequence[Any] = (
+            list(dict.keys(container)) if self.is_dict else range(len(self.values))
+        )
         self.payloads: list[bytes] = []
         self.items: list[tuple[Any, Any]] = []
         self.single: list[int] = []
@@ -95,9 +100,10 @@ class _Reduction:
                 self.add_item(row)
 
     def add_pending_items(self, w: Writer, start: int, rows: int) -> None:
-        if w.pending or rows < len(self.values) or self.mode == _SINGLE:
-            if any(seen.column == wire.ROW and id(seen.obj) in self.shared for seen in w.seen.values()):
-                raise Decline
+        if (w.pending or rows < len(self.values) or self.mode == _SINGLE) and any(
+            seen.column == wire.ROW and id(seen.obj) in self.shared for seen in w.seen.values()
+        ):
+            raise Decline
         for origin, row, _ in w.pending:
             if origin.first or origin.place(row)[0]:
                 raise Decline
@@ -172,8 +178,8 @@ def encode(container: Any, mode: int, always: bool) -> tuple[Any, ...] | None:
     shared: set[int] = set()
     if mode != _FLAT:
         _find_shared(container, shared, set())
-    for mode in (_FLAT,) if mode == _FLAT else (mode, _FLAT):
-        r = _Reduction(container, shared, mode)
+    for attempt in (_FLAT,) if mode == _FLAT else (mode, _FLAT):
+        r = _Reduction(container, shared, attempt)
         if not always and not worth_trying(r.new_writer(), r.values):
             continue
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import copyreg
 from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
 from operator import is_
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from ._engine import engine
 
@@ -34,7 +35,22 @@ _LONG_ROW = 4096
 
 # pickle does not ask copyreg about these.
 _NEVER_ASKED = frozenset(
-    (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex, bool, type, FunctionType)
+    (
+        dict,
+        list,
+        tuple,
+        set,
+        frozenset,
+        str,
+        bytes,
+        bytearray,
+        int,
+        float,
+        complex,
+        bool,
+        type,
+        FunctionType,
+    )
     + (BuiltinFunctionType, type(None), type(...), type(NotImplemented))
 ) - {complex}
 
@@ -51,7 +67,11 @@ def _reduce_container(obj: Any, mode: int) -> tuple[Any, ...]:
     if columns is None and _has_long(obj):  # it is the long ones that pay
         columns = _encode(obj, mode, True)
     if columns is None:
-        return (dict, (), None, None, iter(obj.items())) if type(obj) is dict else (list, (), None, iter(obj))
+        return (
+            (dict, (), None, None, iter(obj.items()))
+            if type(obj) is dict
+            else (list, (), None, iter(obj))
+        )
     return _reduction(type(obj)(), columns, mode)
 
 
@@ -63,7 +83,9 @@ def _has_long(obj: Any) -> bool:
     )
 
 
-def _reduction(target: Any, columns: tuple[Any, ...], mode: int = _FLAT, state: Any = None) -> tuple[Any, ...]:
+def _reduction(
+    target: Any, columns: tuple[Any, ...], mode: int = _FLAT, state: Any = None
+) -> tuple[Any, ...]:
     tail, pairs, single = columns
     if mode != _FLAT:
         for i in single:
@@ -96,7 +118,9 @@ class Chunked:
 
     def __init__(self, obj: Any) -> None:
         if type(obj) is not dict and type(obj) is not list:
-            raise TypeError(f"torshi.Chunked: an exact dict or list is needed, not {type(obj).__name__}")
+            raise TypeError(
+                f"torshi.Chunked: an exact dict or list is needed, not {type(obj).__name__}"
+            )
         self.obj = obj
 
     def __repr__(self) -> str:
@@ -118,7 +142,12 @@ def _comes_empty(cls: type, reduction: tuple[Any, ...]) -> bool:
     callee, args = reduction[:2]
     if callee is copyreg.__newobj__:  # type: ignore[attr-defined]
         return type(args) is tuple and len(args) == 1 and args[0] is cls
-    return callee is cls and args == () and type(cls) is type and _has_own(cls, OrderedDict, "__init__", "__new__")
+    return (
+        callee is cls
+        and args == ()
+        and type(cls) is type
+        and _has_own(cls, OrderedDict, "__init__", "__new__")
+    )
 
 
 def _has_own(cls: type, base: type, *names: str) -> bool:
@@ -169,20 +198,25 @@ def _reduce_dict(obj: Any, reduction: tuple[Any, ...], direct: bool) -> tuple[An
         split = _split_factory(cls, reduction)
     elif issubclass(cls, Counter):
         split = _split_counts(cls, reduction)
-    if len(obj) < _FEW_ROWS or split[3] is not None or split[4] is None or not _comes_empty(cls, split):
+    if (
+        len(obj) < _FEW_ROWS
+        or split[3] is not None
+        or split[4] is None
+        or not _comes_empty(cls, split)
+    ):
         return reduction
     content: Any = obj
     if not direct:
         content = dict(split[4])
         if split is reduction:
             reduction = (*reduction[:4], iter(content.items()))
-    elif cls.items is OrderedDict.items:  # type: ignore[attr-defined]
-        if cls.__iter__ is not OrderedDict.__iter__ or not _in_order(obj):  # type: ignore[attr-defined]
+    elif cls.items is OrderedDict.items:
+        if cls.__iter__ is not OrderedDict.__iter__ or not _in_order(obj):
             content = dict(obj.items())
-    elif cls.items is not dict.items:  # type: ignore[attr-defined]
+    elif cls.items is not dict.items:
         return reduction
     columns = _encode(content, _FLAT, False)
-    own_set = cls.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)  # type: ignore[attr-defined]
+    own_set = cls.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
     if columns is None or (columns[1] and not own_set):  # placeholders would be seen
         return reduction
     return _reduction(cls, columns, state=split[2])
@@ -190,14 +224,21 @@ def _reduce_dict(obj: Any, reduction: tuple[Any, ...], direct: bool) -> tuple[An
 
 def _reduce_list(obj: Any, reduction: tuple[Any, ...], direct: bool) -> tuple[Any, ...]:
     cls = type(obj)
-    if len(obj) < _FEW_ROWS or reduction[3] is None or reduction[4] is not None or not _comes_empty(cls, reduction):
+    if (
+        len(obj) < _FEW_ROWS
+        or reduction[3] is None
+        or reduction[4] is not None
+        or not _comes_empty(cls, reduction)
+    ):
         return reduction
     content: Any = obj
     if not direct or cls.__iter__ is not list.__iter__:
         content = list(reduction[3])
         reduction = (*reduction[:3], iter(content), None)
     columns = _encode(content, _FLAT, False)
-    if columns is None or (columns[1] and not _has_own(cls, list, "extend", "append", "__setitem__")):
+    if columns is None or (
+        columns[1] and not _has_own(cls, list, "extend", "append", "__setitem__")
+    ):
         return reduction
     return _reduction(cls, columns, state=reduction[2])
 
@@ -246,7 +287,11 @@ def _wrap_state(cls: type, state: Any, owned: bool) -> Any:
         return state
     if type(state) is dict:
         return _State(state, _NESTED if owned else _FLAT) if _is_large(state, owned) else state
-    if type(state) is tuple and len(state) == 2 and all(part is None or type(part) is dict for part in state):
+    if (
+        type(state) is tuple
+        and len(state) == 2
+        and all(part is None or type(part) is dict for part in state)
+    ):
         return tuple(part and _wrap_state(cls, part, owned) for part in state)
     return state
 
@@ -278,12 +323,16 @@ def _check(cls: Any, pickle_function: Any) -> None:
     if not isinstance(cls, type):
         raise TypeError(f"torshi.register: a class is needed, not {type(cls).__name__}")
     if cls in _NEVER_ASKED:
-        raise TypeError(f"torshi.register: pickle never asks about {cls.__name__}; torshi.Chunked is for dicts and lists")
+        raise TypeError(
+            f"torshi.register: pickle never asks about {cls.__name__}; torshi.Chunked is for dicts and lists"
+        )
     if pickle_function is not None and not callable(pickle_function):
         raise TypeError("reduction functions must be callable")
 
 
-def reducer(cls: type, pickle_function: Callable[[Any], Any] | None = None, *, owned: bool = False) -> Callable[[Any], Any]:
+def reducer(
+    cls: type, pickle_function: Callable[[Any], Any] | None = None, *, owned: bool = False
+) -> Callable[[Any], Any]:
     """The function that `register` enters, for the dispatch_table of a single Pickler."""
     _check(cls, pickle_function)
     return _Reducer(pickle_function, bool(owned))
@@ -315,14 +364,18 @@ def register(
     if cls in _registered:
         unregister(cls)
     before = copyreg.dispatch_table.get(cls, _ABSENT)
-    function = pickle_function if pickle_function is not None else None if before is _ABSENT else before
+    function = (
+        pickle_function if pickle_function is not None else None if before is _ABSENT else before
+    )
     entered: Any = function if value else _Reducer(function, bool(owned))
     # what pickles by default has columns of its own
-    value = value and (function is not None or not _has_own(cls, object, "__reduce_ex__", "__reduce__"))
+    value = value and (
+        function is not None or not _has_own(cls, object, "__reduce_ex__", "__reduce__")
+    )
     if value:
         _register_ref(cls)
     if entered is not None:
-        copyreg.pickle(cls, entered)  # type: ignore[arg-type]
+        copyreg.pickle(cls, entered)
     _registered[cls] = before, entered, bool(value)
 
 

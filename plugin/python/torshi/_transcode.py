@@ -117,7 +117,9 @@ class _Writer(pickle._Pickler):  # type: ignore[name-defined,misc]
             self.write(pickle.ADDITEMS if opcode == pickle.MARK else opcode)
 
 
-def to_standard(stream: Any, buffers: Iterable[Any], buffer_callback: Callable[[Any], Any]) -> bytes:
+def to_standard(
+    stream: Any, buffers: Iterable[Any], buffer_callback: Callable[[Any], Any]
+) -> bytes:
     """The standard pickle, protocol 5, of what a torshi stream holds; ``buffers`` go through ``buffer_callback`` again."""
     value = _Reader(stream, map(pickle.PickleBuffer, buffers)).load()
     out = io.BytesIO()
