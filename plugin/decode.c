@@ -201,30 +201,42 @@ static int spread_entries(PyObject *const *entries, const uint32_t *indexes, siz
     return 0;
 }
 
+PyObject **read_dictionary(decoder *d, const column *c, size_t *count, uint32_t **indexes)
+{
+    if (!torshi_read_count(&d->cursor, 1, TORSHI_MAX_ROWS, count)) {
+        return NULL;
+    }
+    PyObject **entries = read_column(d, *count, c->depth + 1, KINDS_ENTRY);
+    if (!entries) {
+        return NULL;
+    }
+    const uint8_t *at = d->cursor.pos;
+    *indexes = arena_alloc(&d->arena, c->n, sizeof(**indexes));
+    if (!*indexes || !torshi_unpack_u32(&d->cursor, *indexes, c->n, c->width)) {
+        goto error;
+    }
+    uint32_t highest = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        highest = (*indexes)[i] > highest ? (*indexes)[i] : highest;
+    }
+    if (highest >= *count) {
+        torshi_fail_at(&d->cursor, TORSHI_E_INDEX, at);
+        goto error;
+    }
+    return entries;
+error:
+    release_refs(entries, *count);
+    return NULL;
+}
+
 int decode_DICTIONARY(decoder *d, const column *c)
 {
     int status = -1;
     arena_mark mark = arena_here(&d->arena);
     size_t count;
-    PyObject **entries = NULL;
-    if (!torshi_read_count(&d->cursor, 1, TORSHI_MAX_ROWS, &count)) {
-        goto done;
-    }
-    entries = read_column(d, count, c->depth + 1, KINDS_ENTRY);
+    uint32_t *indexes;
+    PyObject **entries = read_dictionary(d, c, &count, &indexes);
     if (!entries) {
-        goto done;
-    }
-    const uint8_t *at = d->cursor.pos;
-    uint32_t *indexes = arena_alloc(&d->arena, c->n, sizeof(*indexes));
-    if (!indexes || !torshi_unpack_u32(&d->cursor, indexes, c->n, c->width)) {
-        goto done;
-    }
-    uint32_t highest = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        highest = indexes[i] > highest ? indexes[i] : highest;
-    }
-    if (highest >= count) {
-        torshi_fail_at(&d->cursor, TORSHI_E_INDEX, at);
         goto done;
     }
     bool any_nan = false;
@@ -232,10 +244,8 @@ int decode_DICTIONARY(decoder *d, const column *c)
         any_nan |= is_nan(entries[i]);
     }
     status = spread_entries(entries, indexes, c->n, any_nan, c->out);
+    release_refs(entries, count);
 done:
-    if (entries) {
-        release_refs(entries, count);
-    }
     arena_release(&d->arena, mark);
     return status;
 }

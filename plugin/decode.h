@@ -100,6 +100,9 @@ PyObject **read_column(decoder *d, size_t n, int depth, kind_set allowed);
 /* `count` columns of c->n values, one level below c; the array and the columns are in the arena.
    NULL on failure. */
 PyObject ***read_columns(decoder *d, const column *c, size_t count, kind_set allowed);
+/* The body of a DICTIONARY, not spread over the rows: *count entries, owned by the caller, and c->n
+   indexes below that; both in the arena. NULL on failure. */
+PyObject **read_dictionary(decoder *d, const column *c, size_t *count, uint32_t **indexes);
 /* A head alone, for columns whose body another kind reads. */
 bool read_head(decoder *d, size_t n, int depth, kind_set allowed, column *c);
 
@@ -131,6 +134,9 @@ static inline void hashing_ends(decoder *d)
         rest_collector(d);
     }
 }
+
+/* Whether making instances of cls runs no user code, so that the collector may go on resting. */
+bool is_quiet_class(PyObject *cls, PyObject *const *names, size_t fields, int slots);
 
 /* One function a kind: decode_NAME. */
 #define COLUMN(NAME, CODE, WIDTHS, MUTABLE, DOC) int decode_##NAME(decoder *d, const column *c);

@@ -203,8 +203,7 @@ static PyObject *find_on_type(PyTypeObject *type, const char *name)
     return found;
 }
 
-/* Whether making instances of cls runs no user code, so that the collector may go on resting. */
-static bool is_quiet_class(PyObject *cls, PyObject *const *names, size_t fields, int slots)
+bool is_quiet_class(PyObject *cls, PyObject *const *names, size_t fields, int slots)
 {
     PyTypeObject *type = (PyTypeObject *)cls;
     if (!PyType_Check(cls) || type->tp_new != PyBaseObject_Type.tp_new ||

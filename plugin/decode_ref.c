@@ -25,10 +25,37 @@ static int read_ids(decoder *d, const column *c, const uint8_t **blob, uint32_t 
                : -1;
 }
 
-static bool all_are(PyObject *const *values, size_t n, PyTypeObject *type, PyObject *other)
+/* A DICTIONARY's entries and the index of each row's, which are not spread: references are made
+   from them directly. 0 or -1. */
+static int read_part(decoder *d, const column *c, ref_part *part)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (!Py_IS_TYPE(values[i], type) && values[i] != other) {
+    column head;
+    uint32_t *indexes;
+    *part = (ref_part){NULL, 0, NULL};
+    if (d->cursor.pos == d->cursor.end || (*d->cursor.pos & 31) != TORSHI_COL_DICTIONARY) {
+        part->entries = read_column(d, c->n, c->depth + 1, c->below);
+        part->count = c->n;
+        return part->entries ? 0 : -1;
+    }
+    if (!read_head(d, c->n, c->depth + 1, c->below, &head)) {
+        return -1;
+    }
+    part->entries = read_dictionary(d, &head, &part->count, &indexes);
+    part->indexes = indexes;
+    return part->entries ? 0 : -1;
+}
+
+static void release_part(const ref_part *part)
+{
+    if (part->entries) {
+        release_refs(part->entries, part->count);
+    }
+}
+
+static bool all_are(const ref_part *part, PyTypeObject *type, PyObject *other)
+{
+    for (size_t i = 0; i < part->count; i++) {
+        if (!Py_IS_TYPE(part->entries[i], type) && part->entries[i] != other) {
             return false;
         }
     }
@@ -40,29 +67,24 @@ static int make_own(decoder *d, const column *c)
 {
     const uint8_t *blob;
     uint32_t *lens;
+    ref_part owners = {NULL, 0, NULL}, sites = owners;
     int made = read_ids(d, c, &blob, &lens);
     if (made != 1) {
         return made;
     }
-    PyObject **owners = read_column(d, c->n, c->depth + 1, c->below);
-    if (!owners) {
-        return -1;
+    made = -1;
+    if (read_part(d, c, &owners) < 0 || read_part(d, c, &sites) < 0) {
+        goto done;
     }
-    PyObject **sites = read_column(d, c->n, c->depth + 1, c->below);
-    if (!sites) {
-        release_refs(owners, c->n);
-        return -1;
+    made = all_are(&owners, &PyBytes_Type, NULL) && all_are(&sites, &PyUnicode_Type, Py_None);
+    if (made &&
+        object_refs_make(refs_of(d->plugin), blob, lens, &owners, &sites, c->n, c->out) < 0) {
+        made = -1;
     }
-    made = all_are(owners, c->n, &PyBytes_Type, NULL) &&
-           all_are(sites, c->n, &PyUnicode_Type, Py_None);
-    if (made) {
-        return object_refs_make(refs_of(d->plugin), blob, lens, owners, sites, c->n, c->out) < 0
-                   ? -1
-                   : 1;
-    }
-    release_refs(owners, c->n);
-    release_refs(sites, c->n);
-    return 0;
+done:
+    release_part(&owners);
+    release_part(&sites);
+    return made;
 }
 
 /* ---- registered classes -------------------------------------------------------------------------

@@ -12,20 +12,21 @@
 
 /* References that are made by one callable out of as many arguments share a column. */
 typedef struct signature {
-    PyObject *callable; /* borrowed from its reductions */
+    PyObject *callable; /* owned */
     size_t count;       /* arguments */
 } signature;
 
 typedef struct reduction {
-    PyObject *obj;    /* owned */
-    PyObject *result; /* owned: (callable, args) */
-    uint32_t number;  /* of its signature */
+    PyObject *obj;   /* owned */
+    PyObject *args;  /* owned */
+    uint32_t number; /* of its signature */
 } reduction;
 
 typedef struct ref_scan {
     seen_set set; /* of reduced objects; index: in items */
     reduction *items;
     size_t count, room;
+    size_t next; /* reductions are mostly asked for in their order: the one after the last */
     signature *signatures;
     size_t signature_count, signature_room;
     size_t wanted;  /* references noted by the attempt at hand */
@@ -77,11 +78,14 @@ void refs_forget(chunk_writer *w)
     }
     w->refs = NULL;
     PyMem_Free(scan->set.entries);
-    PyMem_Free(scan->signatures);
     for (size_t i = 0; i < scan->count; i++) {
         Py_DECREF(scan->items[i].obj);
-        Py_DECREF(scan->items[i].result);
+        Py_DECREF(scan->items[i].args);
     }
+    for (size_t i = 0; i < scan->signature_count; i++) {
+        Py_DECREF(scan->signatures[i].callable);
+    }
+    PyMem_Free(scan->signatures);
     PyMem_Free(scan->items);
     PyMem_Free(scan);
 }
@@ -92,14 +96,21 @@ static const reduction *find_reduction(const chunk_writer *w, PyObject *obj)
     if (!scan || !scan->count) {
         return NULL;
     }
-    const seen_entry *e = seen_find(&scan->set, obj); /* there is room: it cannot fail */
-    return e && e->obj ? &scan->items[e->index] : NULL;
+    if (scan->next >= scan->count || scan->items[scan->next].obj != obj) {
+        const seen_entry *e = seen_find(&scan->set, obj); /* there is room: it cannot fail */
+        if (!e || !e->obj) {
+            return NULL;
+        }
+        scan->next = e->index;
+    }
+    return &scan->items[scan->next++];
 }
 
-PyObject *ref_reduction(const chunk_writer *w, PyObject *obj)
+PyObject *ref_reduction(const chunk_writer *w, PyObject *obj, PyObject **args)
 {
     const reduction *r = find_reduction(w, obj);
-    return r ? r->result : NULL;
+    *args = r ? r->args : NULL;
+    return r ? w->refs->signatures[r->number].callable : NULL;
 }
 
 /* ---- what is a reference ------------------------------------------------------------------------
@@ -148,7 +159,7 @@ value_kind classify_ref(chunk_writer *w, PyObject *obj, const type_entry *t, int
         return (value_kind){KIND_REFERENCE, 0};
     }
     const reduction *r = find_reduction(w, obj);
-    if (!r || !args_are_plain(w, PyTuple_GET_ITEM(r->result, 1), level + 1)) {
+    if (!r || !args_are_plain(w, r->args, level + 1)) {
         return (value_kind){KIND_PENDING, 0};
     }
     return (value_kind){KIND_REFERENCE, r->number};
@@ -172,31 +183,33 @@ static int64_t signature_number(ref_scan *scan, PyObject *callable, size_t count
         }
         scan->signatures = grown;
     }
-    scan->signatures[scan->signature_count] = (signature){callable, count};
+    scan->signatures[scan->signature_count] = (signature){Py_NewRef(callable), count};
     return (int64_t)scan->signature_count++;
 }
 
-/* Keep what the reducer of obj returned; steals result. 0 or -1. */
+/* Keep what the reducer of obj returned. 0 or -1. */
 static int add_reduction(ref_scan *scan, PyObject *obj, PyObject *result)
 {
-    int64_t number = signature_number(scan, PyTuple_GET_ITEM(result, 0),
-                                      (size_t)PyTuple_GET_SIZE(PyTuple_GET_ITEM(result, 1)));
-    seen_entry *e = number < 0 ? NULL : seen_find(&scan->set, obj);
-    if (e && scan->count == scan->room) {
-        reduction *grown = writer_grow(scan->items, &scan->room, sizeof(*scan->items));
-        if (grown) {
-            scan->items = grown;
-        } else {
-            e = NULL;
-        }
+    PyObject *args = PyTuple_GET_ITEM(result, 1);
+    int64_t number =
+        signature_number(scan, PyTuple_GET_ITEM(result, 0), (size_t)PyTuple_GET_SIZE(args));
+    if (number < 0) {
+        return -1;
     }
+    if (scan->count == scan->room) {
+        reduction *grown = writer_grow(scan->items, &scan->room, sizeof(*scan->items));
+        if (!grown) {
+            return -1;
+        }
+        scan->items = grown;
+    }
+    seen_entry *e = seen_find(&scan->set, obj);
     if (!e) {
-        Py_DECREF(result);
         return -1;
     }
     seen_enter(&scan->set, e, obj, ROW_SERIAL);
     e->index = (uint32_t)scan->count;
-    scan->items[scan->count++] = (reduction){Py_NewRef(obj), result, (uint32_t)number};
+    scan->items[scan->count++] = (reduction){Py_NewRef(obj), Py_NewRef(args), (uint32_t)number};
     return seen_find(&scan->set, obj) ? 0 : -1; /* room for what is looked up next */
 }
 
@@ -263,7 +276,9 @@ static int reduce_value(chunk_writer *w, reducer *known, PyObject *obj)
         ref_class_learn(c, PyTuple_GET_ITEM(result, 0));
         c->arguments = (size_t)PyTuple_GET_SIZE(PyTuple_GET_ITEM(result, 1));
     }
-    return add_reduction(w->refs, obj, result);
+    int status = add_reduction(w->refs, obj, result);
+    Py_DECREF(result);
+    return status;
 }
 
 /* The references in a row and below it, in pickle's order. */
@@ -397,7 +412,7 @@ static int put_arguments(chunk_writer *w, const span *s, size_t count, int level
         return ENC_ERROR;
     }
     for (size_t i = 0; i < s->n; i++) {
-        tuples[i] = PyTuple_GET_ITEM(ref_reduction(w, span_at(s, i)), 1);
+        tuples[i] = find_reduction(w, span_at(s, i))->args;
     }
     for (size_t f = 0; f < count; f++) {
         PyObject **values = arena_alloc(&w->arena, s->n, sizeof(*values));
@@ -475,15 +490,17 @@ int encode_refs(chunk_writer *w, const span *s, const cells *c, int level, unsig
  */
 typedef struct reduced_job {
     const torshi_services *services;
-    PyObject *obj; /* owned, as is the next */
-    PyObject *result;
+    PyObject *obj; /* owned, as are the next */
+    PyObject *callable;
+    PyObject *args;
 } reduced_job;
 
 static void job_free(void *arg)
 {
     reduced_job *job = arg;
     Py_DECREF(job->obj);
-    Py_DECREF(job->result);
+    Py_DECREF(job->callable);
+    Py_DECREF(job->args);
     PyMem_Free(job);
 }
 
@@ -499,15 +516,16 @@ static int end_reduced(void *plugin, torshi_dump *dump, void *arg)
     return services->memoize(dump, job->obj);
 }
 
-static int then_step(const torshi_services *services, torshi_dump *dump, PyObject *obj,
-                     PyObject *result, torshi_step_fn step)
+static int then_step(const torshi_services *services, torshi_dump *dump, const reduced_job *what,
+                     torshi_step_fn step)
 {
     reduced_job *job = PyMem_Malloc(sizeof(*job));
     if (!job) {
         PyErr_NoMemory();
         return -1;
     }
-    *job = (reduced_job){services, Py_NewRef(obj), Py_NewRef(result)};
+    *job = (reduced_job){services, Py_NewRef(what->obj), Py_NewRef(what->callable),
+                         Py_NewRef(what->args)};
     return services->then_call(dump, step, job, job_free);
 }
 
@@ -519,16 +537,16 @@ static int start_reduced(void *plugin, torshi_dump *dump, void *arg)
     if (services->memo_find(dump, job->obj) != TORSHI_MEMO_ABSENT) {
         return services->then_save(dump, job->obj);
     }
-    if (services->then_save(dump, PyTuple_GET_ITEM(job->result, 0)) < 0 ||
-        services->then_save(dump, PyTuple_GET_ITEM(job->result, 1)) < 0 ||
+    if (services->then_save(dump, job->callable) < 0 || services->then_save(dump, job->args) < 0 ||
         services->then_write(dump, reduce, 1) < 0) {
         return -1;
     }
-    return then_step(services, dump, job->obj, job->result, end_reduced);
+    return then_step(services, dump, job, end_reduced);
 }
 
 int then_save_reduced(const torshi_services *services, torshi_dump *dump, PyObject *obj,
-                      PyObject *reduction)
+                      PyObject *callable, PyObject *args)
 {
-    return then_step(services, dump, obj, reduction, start_reduced);
+    const reduced_job what = {services, obj, callable, args};
+    return then_step(services, dump, &what, start_reduced);
 }

@@ -27,12 +27,12 @@ void refs_forget(chunk_writer *w);
 /* Forget what the last attempt noted. */
 void refs_reset(chunk_writer *w);
 
-/* What a reducer returned for an object that cannot be in a column: (callable, args), borrowed;
-   NULL without an exception. */
-PyObject *ref_reduction(const chunk_writer *w, PyObject *obj);
+/* What a reducer returned for an object: the callable, and its arguments in *args; both borrowed,
+   NULL when none was called. */
+PyObject *ref_reduction(const chunk_writer *w, PyObject *obj, PyObject **args);
 /* Schedule what puts such an object on the stack. 0 or -1. */
 int then_save_reduced(const torshi_services *services, torshi_dump *dump, PyObject *obj,
-                      PyObject *reduction);
+                      PyObject *callable, PyObject *args);
 
 /* Set t->form when its objects are references. 1 when they are; 0; -1. */
 int find_ref_form(chunk_writer *w, type_entry *t);

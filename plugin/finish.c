@@ -103,8 +103,8 @@ static int set_value(const torshi_services *services, torshi_dump *dump, const c
                : write_index(services, dump, s->index) < 0) {
         return -1;
     }
-    if (s->reduction ? then_save_reduced(services, dump, s->value, s->reduction) < 0
-                     : services->then_save(dump, s->value) < 0) {
+    if (s->callable ? then_save_reduced(services, dump, s->value, s->callable, s->args) < 0
+                    : services->then_save(dump, s->value) < 0) {
         return -1;
     }
     return services->then_write(dump, ends[row->build], row->build == BUILD_SLOTS ? 3 : 1);

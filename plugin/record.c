@@ -35,8 +35,8 @@ typedef struct step_list {
     size_t count, room;
 } step_list;
 
-static int add_step(step_list *steps, const cell_place *at, uint32_t child, PyObject *value,
-                    PyObject *reduction)
+static int add_step(const chunk_writer *w, step_list *steps, const cell_place *at, uint32_t child,
+                    PyObject *value)
 {
     if (steps->count == steps->room) {
         chunk_step *grown = writer_grow(steps->items, &steps->room, sizeof(*steps->items));
@@ -45,13 +45,15 @@ static int add_step(step_list *steps, const cell_place *at, uint32_t child, PyOb
         }
         steps->items = grown;
     }
-    steps->items[steps->count++] = (chunk_step){at->row,
-                                                at->position,
-                                                child,
-                                                value ? Py_XNewRef(at->key) : NULL,
-                                                at->index,
-                                                Py_XNewRef(value),
-                                                Py_XNewRef(reduction)};
+    chunk_step *step = &steps->items[steps->count++];
+    *step = (chunk_step){
+        .row = at->row, .position = at->position, .child = child, .index = at->index};
+    if (value) {
+        step->key = Py_XNewRef(at->key);
+        step->value = Py_NewRef(value);
+        step->callable = Py_XNewRef(ref_reduction(w, value, &step->args));
+        Py_XINCREF(step->args);
+    }
     return 0;
 }
 
@@ -65,8 +67,7 @@ static int collect_steps(chunk_writer *w, step_list *steps)
     memset(linked, 0, (size_t)w->rolled / 8 + 1);
     for (size_t i = 0; i < w->pending_count; i++) {
         cell_place at = find_place(w->pending[i].from, w->pending[i].row);
-        PyObject *value = w->pending[i].value;
-        if (add_step(steps, &at, NO_CHILD, value, ref_reduction(w, value)) < 0) {
+        if (add_step(w, steps, &at, NO_CHILD, w->pending[i].value) < 0) {
             return -1;
         }
         uint32_t row = at.row;
@@ -74,7 +75,7 @@ static int collect_steps(chunk_writer *w, step_list *steps)
             linked[row / 8] |= (uint8_t)(1u << row % 8);
             const rolled_column *c = find_column(w, row);
             at = find_place(c->where.from, cell_id(&c->where, row - c->first));
-            if (add_step(steps, &at, row, NULL, NULL) < 0) {
+            if (add_step(w, steps, &at, row, NULL) < 0) {
                 return -1;
             }
             row = at.row;
@@ -222,7 +223,8 @@ void record_release(void *record)
     for (size_t i = 0; i < r->step_count; i++) {
         Py_XDECREF(r->steps[i].key);
         Py_XDECREF(r->steps[i].value);
-        Py_XDECREF(r->steps[i].reduction);
+        Py_XDECREF(r->steps[i].callable);
+        Py_XDECREF(r->steps[i].args);
     }
     for (size_t i = 0; i < r->row_count; i++) {
         Py_DECREF(r->rows[i].obj);

@@ -308,10 +308,15 @@ static PyObject *load_instances(ref_load *self, PyObject *const *args, Py_ssize_
 #ifdef Py_TPFLAGS_MANAGED_DICT
     slots = slots && !PyType_HasFeature((PyTypeObject *)args[0], Py_TPFLAGS_MANAGED_DICT);
 #endif
+    decoder rest = {.collector_paused = false}; /* for its collector */
+    if (is_quiet_class(args[0], &PyTuple_GET_ITEM(names, 0), (size_t)fields, slots)) {
+        rest_collector(&rest);
+    }
     if (self->objects->make_instances(args[0], &PyTuple_GET_ITEM(names, 0), fields, slots, 0,
                                       columns, n, out) == 0) {
         result = self->objects->make_list(out, n);
     }
+    wake_collector(&rest);
 done:
     PyMem_Free(out);
     for (Py_ssize_t f = 0; f < fields && f < (Py_ssize_t)TORSHI_MAX_ARITY; f++) {

@@ -80,12 +80,24 @@ PyObject *unregister_ref_call(void *plugin, PyObject *const *args, intptr_t narg
 /* object_ref.c, for refs.c */
 PyTypeObject *object_ref_type_new(PyObject *module);
 void ref_registry_clear(ref_registry *registry);
+/* The owners or sites of n references: entries[indexes[i]], or entries[i] where there are none. */
+typedef struct ref_part {
+    PyObject **entries; /* borrowed references */
+    size_t count;
+    const uint32_t *indexes;
+} ref_part;
+
+static inline PyObject *ref_part_at(const ref_part *part, size_t i)
+{
+    return part->entries[part->indexes ? part->indexes[i] : i];
+}
+
 /*
- * n ObjectRefs: ids out of a blob, lens[i] bytes each; owners[i] exact bytes, sites[i] exact str or
- * None, both arrays stolen. `out` is filled with new references. 0, or -1 with `out` left empty.
+ * n ObjectRefs: ids out of a blob, lens[i] bytes each; owners are exact bytes, sites exact str or
+ * None. `out` is filled with new references. 0, or -1 with `out` left empty.
  */
 int object_refs_make(ref_state *state, const unsigned char *blob, const uint32_t *lens,
-                     PyObject **owners, PyObject **sites, size_t n, PyObject **out);
+                     const ref_part *owners, const ref_part *sites, size_t n, PyObject **out);
 /* What makes an ObjectRef of (id, owner, site) when called: torshi.object_ref; borrowed or NULL. */
 PyObject *object_ref_maker(const plugin_state *plugin);
 
