@@ -266,7 +266,7 @@ static PyObject *fill_chunk(plugin_state *plugin, torshi_load *load, PyObject *c
                             intptr_t nargs)
 {
     PyObject *roll = nargs > 2 ? args[2] : NULL;
-    if (roll && !PyList_CheckExact(roll)) {
+    if (nargs > 2 && !PyList_CheckExact(roll)) {
         raise_wrong_type("roll must be a list", roll);
         return NULL;
     }
