@@ -26,10 +26,10 @@ TORSHI_HIDDEN int internals_instance_view(PyObject *obj, torshi_instance_view *v
    exception. items: key, value, key, value ... (2*n references).
    internals_fill_empty_dict: exact dict that is empty; steals all items when it returns 1. */
 TORSHI_HIDDEN int internals_fill_empty_dict(PyObject *dict, PyObject **items, Py_ssize_t n);
-/* As dict[key] = value for the first pairs, on an exact dict that may have entries: returns how many
-   (0..n), whose references it has moved. It stops where a key is there already, is of a type with
-   code of its own, or finds the table full: then set one pair by PyDict_SetItem and call again.
-   Runs no code, raises nothing. `more` as in torshi_objects.fill_dict. */
+/* As dict[key] = value for the first pairs, on an exact dict that may have entries: returns how
+   many (0..n), whose references it has moved. It stops where a key is there already, is of a type
+   with code of its own, or finds the table full: then set one pair by PyDict_SetItem and call
+   again. Runs no code, raises nothing. `more` as in torshi_objects.fill_dict. */
 TORSHI_HIDDEN Py_ssize_t internals_fill_some(PyObject *dict, PyObject *const *items, Py_ssize_t n,
                                              Py_ssize_t more);
 /* Give an exact dict that is empty a table for n pairs, when first_key and others like it will be
@@ -41,8 +41,7 @@ TORSHI_HIDDEN int internals_build_instance(PyObject *inst, PyObject **items, Py_
 
 /* Compact ints: 1 and *value set when obj is an exact int that fits int64, 0 when it does not fit.
    Inline in spirit; obj must be an exact int. No exception. */
-static inline int
-int_as_int64(PyObject *obj, int64_t *value)
+static inline int int_as_int64(PyObject *obj, int64_t *value)
 {
     int overflow;
     long long v;

@@ -47,7 +47,7 @@ typedef struct torshi_loaders torshi_loaders;   /* load.h: likewise for unpickli
 
 typedef struct torshi_state {
     /* exception classes; the engine's own in the host, stock _pickle's in the extension */
-    PyObject *PickleError;     /* owned, as all below */
+    PyObject *PickleError; /* owned, as all below */
     PyObject *PicklingError;
     PyObject *UnpicklingError;
 
@@ -68,36 +68,36 @@ typedef struct torshi_state {
     PyObject *functools_partial; /* functools.partial */
 
     /* interned names */
-    PyObject *str_reduce;         /* __reduce__ */
-    PyObject *str_reduce_ex;      /* __reduce_ex__ */
-    PyObject *str_getstate;       /* __getstate__ */
-    PyObject *str_setstate;       /* __setstate__ */
-    PyObject *str_dict;           /* __dict__ */
-    PyObject *str_class;          /* __class__ */
-    PyObject *str_name;           /* __name__ */
-    PyObject *str_qualname;       /* __qualname__ */
-    PyObject *str_module;         /* __module__ */
-    PyObject *str_main;           /* __main__ */
-    PyObject *str_new;            /* __new__ */
-    PyObject *str_newobj;         /* __newobj__ */
-    PyObject *str_newobj_ex;      /* __newobj_ex__ */
-    PyObject *str_getnewargs;     /* __getnewargs__ */
-    PyObject *str_getnewargs_ex;  /* __getnewargs_ex__ */
-    PyObject *str_getinitargs;    /* __getinitargs__ */
-    PyObject *str_getattribute;   /* __getattribute__ */
-    PyObject *str_append;         /* append */
-    PyObject *str_extend;         /* extend */
-    PyObject *str_add;            /* add */
-    PyObject *str_update;         /* update */
-    PyObject *str_items;          /* items */
-    PyObject *str_write;          /* write */
-    PyObject *str_read;           /* read */
-    PyObject *str_readline;       /* readline */
-    PyObject *str_readinto;       /* readinto */
-    PyObject *str_peek;           /* peek */
-    PyObject *str_persistent_id;   /* persistent_id */
-    PyObject *str_persistent_load; /* persistent_load */
-    PyObject *str_find_class;      /* find_class */
+    PyObject *str_reduce;           /* __reduce__ */
+    PyObject *str_reduce_ex;        /* __reduce_ex__ */
+    PyObject *str_getstate;         /* __getstate__ */
+    PyObject *str_setstate;         /* __setstate__ */
+    PyObject *str_dict;             /* __dict__ */
+    PyObject *str_class;            /* __class__ */
+    PyObject *str_name;             /* __name__ */
+    PyObject *str_qualname;         /* __qualname__ */
+    PyObject *str_module;           /* __module__ */
+    PyObject *str_main;             /* __main__ */
+    PyObject *str_new;              /* __new__ */
+    PyObject *str_newobj;           /* __newobj__ */
+    PyObject *str_newobj_ex;        /* __newobj_ex__ */
+    PyObject *str_getnewargs;       /* __getnewargs__ */
+    PyObject *str_getnewargs_ex;    /* __getnewargs_ex__ */
+    PyObject *str_getinitargs;      /* __getinitargs__ */
+    PyObject *str_getattribute;     /* __getattribute__ */
+    PyObject *str_append;           /* append */
+    PyObject *str_extend;           /* extend */
+    PyObject *str_add;              /* add */
+    PyObject *str_update;           /* update */
+    PyObject *str_items;            /* items */
+    PyObject *str_write;            /* write */
+    PyObject *str_read;             /* read */
+    PyObject *str_readline;         /* readline */
+    PyObject *str_readinto;         /* readinto */
+    PyObject *str_peek;             /* peek */
+    PyObject *str_persistent_id;    /* persistent_id */
+    PyObject *str_persistent_load;  /* persistent_load */
+    PyObject *str_find_class;       /* find_class */
     PyObject *str_reducer_override; /* reducer_override */
     PyObject *str_dispatch_table;   /* dispatch_table */
 
@@ -113,7 +113,8 @@ typedef struct torshi_state {
    0 or -1 with an exception; what was filled is released by state_clear. */
 TORSHI_HIDDEN int state_init(torshi_state *st, int own_exceptions);
 TORSHI_HIDDEN int state_traverse(torshi_state *st, visitproc visit, void *arg);
-TORSHI_HIDDEN void state_clear(torshi_state *st); /* idempotent: drops objects, for tp_clear and free */
+TORSHI_HIDDEN void
+state_clear(torshi_state *st); /* idempotent: drops objects, for tp_clear and free */
 
 /* The state behind a type made by `_torshi` or `_pickle`, or by a subclass of one; borrowed.
    NULL with TypeError when there is none. */
@@ -121,7 +122,8 @@ TORSHI_HIDDEN torshi_state *state_of_type(PyTypeObject *type);
 /* The state behind a `_torshi` or `_pickle` module object; borrowed, never NULL. */
 TORSHI_HIDDEN torshi_state *state_of_module(PyObject *module);
 
-/* ---- what the parts give to module.c ---------------------------------------------------------- */
+/* ---- what the parts give to module.c ----------------------------------------------------------
+ */
 #define TORSHI_FLAVOUR_PICKLE 0 /* module `_pickle`: pickle's signatures exactly */
 #define TORSHI_FLAVOUR_TORSHI 1 /* module `_torshi`: the same plus reducers= */
 

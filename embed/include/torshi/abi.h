@@ -33,7 +33,8 @@ typedef struct _object PyObject; /* as Python.h declares it */
 
 /* Results of a save function. */
 #define TORSHI_OK 0       /* written, or scheduled */
-#define TORSHI_DECLINE 1  /* nothing written, nothing scheduled: the row before this one is asked */
+#define TORSHI_DECLINE 1  /* nothing written, nothing scheduled: the row before this one is asked  \
+                           */
 #define TORSHI_ERROR (-1) /* a Python exception is set */
 
 typedef struct torshi_dump torshi_dump;         /* one pickler at work; opaque */
@@ -60,8 +61,8 @@ typedef PyObject *(*torshi_load_fn)(void *plugin, torshi_load *load, PyObject *c
 
 /*
  * A function reachable from Python: `nargs` positional arguments, then the values of the keyword
- * arguments whose names are the tuple `kwnames` (NULL: none), all borrowed, as METH_FASTCALL has it.
- * Return a new reference, or NULL with an exception.
+ * arguments whose names are the tuple `kwnames` (NULL: none), all borrowed, as METH_FASTCALL has
+ * it. Return a new reference, or NULL with an exception.
  */
 typedef PyObject *(*torshi_call_fn)(void *plugin, PyObject *const *args, intptr_t nargs,
                                     PyObject *kwnames);
@@ -147,11 +148,12 @@ typedef const torshi_plugin_info *(*torshi_plugin_info_fn)(void);
 /* ---- services: a dump in progress ---------------------------------------------------------- */
 
 /* Arguments of services->option. */
-#define TORSHI_OPT_PROTOCOL 1    /* 0..5 */
-#define TORSHI_OPT_ASKS_HOOKS 2  /* 1: reducer_override, or a dispatch_table that is not copyreg's:
-                                    such hooks see every object that is not a built-in container,
-                                    atom or class, so no instance is plain */
-#define TORSHI_OPT_FAST 3        /* 1: Pickler.fast */
+#define TORSHI_OPT_PROTOCOL 1 /* 0..5 */
+#define TORSHI_OPT_ASKS_HOOKS                                                                      \
+    2                     /* 1: reducer_override, or a dispatch_table that is not copyreg's:       \
+                             such hooks see every object that is not a built-in container,         \
+                             atom or class, so no instance is plain */
+#define TORSHI_OPT_FAST 3 /* 1: Pickler.fast */
 #define TORSHI_OPT_FIX_IMPORTS 4 /* 1 or 0 */
 #define TORSHI_OPT_BUFFERS 5     /* 1: a buffer_callback is set */
 
@@ -174,10 +176,10 @@ typedef struct torshi_dict_view {
     size_t key_offset;
     size_t value_offset;
     PyObject *const *values;
-    intptr_t count;    /* entries to look at, deleted ones included */
-    intptr_t used;     /* len(dict) */
-    int unicode_keys;  /* 1: every key is an exact str */
-    int shared_keys;   /* 1: keys belong to a table that other dicts share (split table) */
+    intptr_t count;   /* entries to look at, deleted ones included */
+    intptr_t used;    /* len(dict) */
+    int unicode_keys; /* 1: every key is an exact str */
+    int shared_keys;  /* 1: keys belong to a table that other dicts share (split table) */
 } torshi_dict_view;
 
 /*
@@ -234,8 +236,7 @@ typedef struct torshi_objects {
        steals both arrays. `more` is a hint: how many further entries the caller expects, 0 if
        unknown (an upper bound of what is reserved is the callee's affair). May run user code
        when keys have user-defined hashes. 0 or -1. */
-    int (*fill_dict)(PyObject *dict, PyObject **keys, PyObject **values, intptr_t n,
-                     intptr_t more);
+    int (*fill_dict)(PyObject *dict, PyObject **keys, PyObject **values, intptr_t n, intptr_t more);
     /* list.extend(values) on an exact list; steals values. 0 or -1. */
     int (*fill_list)(PyObject *list, PyObject **values, intptr_t n, intptr_t more);
     /* A new list that owns values; steals values. NULL on failure. */
@@ -244,15 +245,15 @@ typedef struct torshi_objects {
        steals columns. slots != 0: BUILD with (None, state). names are exact str, interned here.
        nfields 0 and state_missing != 0: no BUILD at all. May run user code. 0 or -1. */
     int (*make_instances)(PyObject *cls, PyObject *const *names, intptr_t nfields, int slots,
-                          int state_missing, PyObject **const *columns, intptr_t n,
-                          PyObject **out);
+                          int state_missing, PyObject **const *columns, intptr_t n, PyObject **out);
 } torshi_objects;
 
 /*
- * The vtable; one struct for each interpreter, valid until fini. Writing functions append to the stream at once. Scheduling functions append to the
- * list of what runs when the present save function, step or met function has returned, in the
- * order of the calls, each with all that it schedules itself before the next. After a function
- * of the plugin returned TORSHI_DECLINE nothing may have been written or scheduled by it.
+ * The vtable; one struct for each interpreter, valid until fini. Writing functions append to the
+ * stream at once. Scheduling functions append to the list of what runs when the present save
+ * function, step or met function has returned, in the order of the calls, each with all that it
+ * schedules itself before the next. After a function of the plugin returned TORSHI_DECLINE nothing
+ * may have been written or scheduled by it.
  */
 struct torshi_services {
     size_t size;
