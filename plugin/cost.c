@@ -38,28 +38,48 @@ int64_t key_cost(PyObject *key)
 /* Rows that are looked at to see whether all would be pending. */
 #define FIRST_LOOK 16
 
-/* Values in obj and in the dicts and lists below it, counted up to MUCH. */
-static size_t count_below(PyObject *obj, int levels)
+static size_t count_below(const torshi_objects *objects, PyObject *obj, int levels);
+
+/* Values of a dict of n entries and below, counted up to MUCH. */
+static size_t count_dict(const torshi_objects *objects, PyObject *dict, size_t n, int levels)
+{
+    torshi_dict_view view;
+    if (objects->dict_view(dict, &view)) {
+        for (size_t i = 0; n < MUCH && i < (size_t)view.count; i++) {
+            PyObject *value = view_value(&view, i);
+            if (value) {
+                n += count_below(objects, value, levels);
+            }
+        }
+        return n;
+    }
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (n < MUCH && PyDict_Next(dict, &position, &key, &value)) {
+        n += count_below(objects, value, levels);
+    }
+    return n;
+}
+
+/* Values in obj and in the dicts and lists below it, counted up to MUCH, so many levels down. */
+static size_t count_below(const torshi_objects *objects, PyObject *obj, int levels)
 {
     size_t n = 0;
     if (PyDict_CheckExact(obj)) {
-        PyObject *key, *value;
-        Py_ssize_t position = 0;
         n = (size_t)PyDict_GET_SIZE(obj);
         if (n >= LONG_ROW) {
             return 1; /* it would be a chunk of its own */
         }
-        while (n < MUCH && levels > 1 && PyDict_Next(obj, &position, &key, &value)) {
-            n += count_below(value, levels - 1);
-        }
-    } else if (PyList_CheckExact(obj)) {
+        return levels > 1 ? count_dict(objects, obj, n, levels - 1) : n;
+    }
+    if (PyList_CheckExact(obj)) {
         Py_ssize_t items = PyList_GET_SIZE(obj);
         if (items >= LONG_ROW) {
             return 1;
         }
         n = (size_t)items;
         for (Py_ssize_t i = 0; i < items && n < MUCH && levels > 1; i++) {
-            n += count_below(PyList_GET_ITEM(obj, i), levels - 1);
+            n += count_below(objects, PyList_GET_ITEM(obj, i), levels - 1);
         }
     }
     return n;
@@ -81,6 +101,34 @@ static bool has_three_types(const span *values)
     return false;
 }
 
+/* The same question for the values of a small container. */
+static bool holds_three_types(PyObject *target)
+{
+    PyObject *values[SMALL_ROWS], *key;
+    Py_ssize_t position = 0;
+    size_t n = 0;
+    if (PyList_CheckExact(target)) {
+        span all = span_of(PySequence_Fast_ITEMS(target), (size_t)PyList_GET_SIZE(target));
+        return has_three_types(&all);
+    }
+    while (n < SMALL_ROWS && PyDict_Next(target, &position, &key, &values[n])) {
+        n++;
+    }
+    span all = span_of(values, n);
+    return has_three_types(&all);
+}
+
+bool too_small(const torshi_objects *objects, PyObject *target, Py_ssize_t n)
+{
+#ifdef TORSHI_ALWAYS_CHUNK
+    return false;
+#endif
+    if (n >= SMALL_ROWS || (n >= FEW_ROWS && !holds_three_types(target))) {
+        return false;
+    }
+    return count_below(objects, target, MUCH_LEVELS) < MUCH;
+}
+
 bool worth_trying(chunk_writer *w, const span *values)
 {
     size_t n = values->n;
@@ -90,7 +138,7 @@ bool worth_trying(chunk_writer *w, const span *values)
     if (n < FEW_ROWS || (n < SMALL_ROWS && has_three_types(values))) {
         size_t below = n;
         for (size_t i = 0; i < n && below < MUCH; i++) {
-            below += count_below(span_at(values, i), MUCH_LEVELS - 1);
+            below += count_below(w->objects, span_at(values, i), MUCH_LEVELS - 1);
         }
         if (below < MUCH) {
             return false;

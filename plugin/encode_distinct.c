@@ -194,6 +194,8 @@ int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionar
 {
     size_t n = t->n, most = n / 2 + 1, offset = 0;
     distinct_table table = {NULL, 0};
+    text_key last = {0, 0, UINT32_MAX}; /* looked up last: runs are common */
+    size_t last_row = 0;
     d->lens = arena_alloc(&w->arena, most, sizeof(*d->lens));
     d->offsets = arena_alloc(&w->arena, most, sizeof(*d->offsets));
     d->kinds = t->kinds ? arena_alloc(&w->arena, most, 1) : NULL;
@@ -211,6 +213,13 @@ int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionar
             continue;
         }
         text_key k = make_key(w->blob.data + offset, bytes, kind);
+        if (bytes <= 16 && k.a == last.a && k.b == last.b && k.size == last.size) {
+            d->indexes[i] = d->indexes[last_row];
+            offset += bytes;
+            continue;
+        }
+        last = k;
+        last_row = i;
         size_t slot = (size_t)key_hash(&k) & table.mask;
         int probes = 0;
         for (;; slot = (slot + 1) & table.mask) {

@@ -2,8 +2,33 @@
  * encode_int.c - columns of ints: progressions, offsets from the smallest, and ints of any size.
  */
 #include "encode_int.h"
+#include "wire/byteorder.h"
 
-static int64_t ints_cost(const int64_t *v, size_t n, int64_t min, int64_t max)
+/* How many of n packed offsets are above `limit`. Plain loops with a constant width vectorize. */
+static size_t count_above(const uint8_t *packed, size_t n, int width, uint64_t limit)
+{
+    size_t count = 0;
+    if (width == 4) {
+        for (size_t i = 0; i < n; i++) {
+            count += packed[i] > limit;
+        }
+    } else if (width == 5) {
+        uint16_t most = limit > UINT16_MAX ? UINT16_MAX : (uint16_t)limit;
+        for (size_t i = 0; i < n; i++) {
+            count += load_le16(packed + 2 * i) > most;
+        }
+    } else {
+        uint32_t most = limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit;
+        for (size_t i = 0; i < n; i++) {
+            count += load_le32(packed + 4 * i) > most;
+        }
+    }
+    return count;
+}
+
+/* Bytes of the values as opcodes; `packed` are their offsets from min. */
+static int64_t ints_cost(const int64_t *v, size_t n, int64_t min, int64_t max,
+                         const uint8_t *packed, int width)
 {
     if (min >= 0 && max <= 0xff) {
         return 2 * (int64_t)n;
@@ -11,30 +36,37 @@ static int64_t ints_cost(const int64_t *v, size_t n, int64_t min, int64_t max)
     if (min > 0xffff && max <= INT32_MAX) {
         return 5 * (int64_t)n;
     }
-    int64_t cost = 0;
-    if (min >= INT32_MIN && max <= INT32_MAX) {
-        for (size_t i = 0; i < n; i++) {
-            uint32_t u = (uint32_t)v[i];
-            cost += 2 + (u > 0xff) + 2 * (u > 0xffff);
-        }
-        return cost;
+    if (min >= 0 && max <= INT32_MAX && width >= 4 && width <= 6) {
+        uint64_t low = (uint64_t)min;
+        size_t two = min > 0xff ? n : count_above(packed, n, width, 0xff - low);
+        size_t four = max <= 0xffff ? 0 : count_above(packed, n, width, 0xffff - low);
+        return (int64_t)(2 * n + two + 2 * four);
     }
+    int64_t cost = 0;
     for (size_t i = 0; i < n; i++) {
         cost += int_cost(v[i]);
     }
     return cost;
 }
 
-/* The values of s; false at the first that is not an int, or does not fit. */
-static bool read_ints(const span *s, int64_t *restrict out)
+/* The values of s, the least and the greatest; false at the first that is no int or does not fit.
+ */
+static bool read_ints(const span *s, int64_t *restrict out, int64_t *least, int64_t *greatest)
 {
     PyTypeObject *const type = &PyLong_Type;
+    int64_t min = INT64_MAX, max = INT64_MIN;
     for (size_t i = 0; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
-        if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type) || !read_int64(obj, &out[i])) {
+        int64_t v;
+        if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type) || !read_int64(obj, &v)) {
             return false;
         }
+        out[i] = v;
+        min = v < min ? v : min;
+        max = v > max ? v : max;
     }
+    *least = min;
+    *greatest = max;
     return true;
 }
 
@@ -55,7 +87,7 @@ static bool is_progression(const int64_t *v, size_t n, int64_t *step)
     return different == 0 && torshi_progression_fits(v[0], *step, n);
 }
 
-int put_ints(chunk_writer *w, const int64_t *v, size_t n)
+int put_ints(chunk_writer *w, const int64_t *v, size_t n, int64_t min, int64_t max)
 {
     int64_t step;
     if (is_progression(v, n, &step)) {
@@ -68,11 +100,6 @@ int put_ints(chunk_writer *w, const int64_t *v, size_t n)
         w->bound += 2 * (int64_t)n;
         return ENC_OK;
     }
-    int64_t min = INT64_MAX, max = INT64_MIN;
-    for (size_t i = 0; i < n; i++) {
-        min = v[i] < min ? v[i] : min;
-        max = v[i] > max ? v[i] : max;
-    }
     int width = torshi_width_for((uint64_t)max - (uint64_t)min);
     if (put_head(w, TORSHI_COL_INT, width) < 0) {
         return ENC_ERROR;
@@ -80,7 +107,8 @@ int put_ints(chunk_writer *w, const int64_t *v, size_t n)
     if (!torshi_buf_zvar(&w->out, min) || !torshi_pack_offsets(&w->out, v, n, min, width)) {
         return put_no_memory();
     }
-    w->bound += ints_cost(v, n, min, max);
+    const uint8_t *packed = w->out.data + w->out.len - torshi_packed_size(n, width);
+    w->bound += ints_cost(v, n, min, max, packed, width);
     return ENC_OK;
 }
 
@@ -88,9 +116,10 @@ int encode_ints(chunk_writer *w, const span *s)
 {
     arena_mark mark = arena_here(&w->arena);
     int64_t *values = arena_alloc(&w->arena, s->n, sizeof(*values));
-    int status = !values                 ? ENC_ERROR
-                 : !read_ints(s, values) ? ENC_OTHER
-                                         : put_ints(w, values, s->n);
+    int64_t min, max;
+    int status = !values                             ? ENC_ERROR
+                 : !read_ints(s, values, &min, &max) ? ENC_OTHER
+                                                     : put_ints(w, values, s->n, min, max);
     arena_release(&w->arena, mark);
     return status;
 }

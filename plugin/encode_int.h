@@ -6,8 +6,8 @@
 
 #include "encode.h"
 
-/* Append the INT or PROGRESSION column of n > 0 numbers. ENC_OK or ENC_ERROR. */
-int put_ints(chunk_writer *w, const int64_t *v, size_t n);
+/* Append the INT or PROGRESSION column of n > 0 numbers from min to max. ENC_OK or ENC_ERROR. */
+int put_ints(chunk_writer *w, const int64_t *v, size_t n, int64_t min, int64_t max);
 
 /* Bytes of an int as opcodes: BININT1, BININT2, BININT, or LONG1 with its fewest bytes. */
 static inline int64_t int_cost(int64_t v)

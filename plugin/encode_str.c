@@ -135,6 +135,7 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
     uint8_t *to = start, *limit = end; /* in registers, as long as nobody has their addresses */
     for (size_t i = 0; i < n; i++) {
         PyObject *obj = span_at(s, i);
+        fetch_ahead(s, i);
         if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type)) {
             return ENC_OTHER;
         }

@@ -49,7 +49,8 @@ bool has_shape(const shape *sh, const entries *e)
 
 /* ---- rows into columns --------------------------------------------------------------------------
  */
-bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, size_t n)
+static inline bool copy_view(const torshi_dict_view *view, const shape *sh, PyObject **cells,
+                             size_t n)
 {
     const size_t fields = sh->n, stride = view->stride;
     PyObject *const *names = sh->keys;
@@ -83,6 +84,11 @@ bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, 
         value += value_stride;
     }
     return true;
+}
+
+bool take_view(const torshi_dict_view *view, const shape *sh, PyObject **cells, size_t n)
+{
+    return copy_view(view, sh, cells, n);
 }
 
 static bool take_slots(PyObject *obj, const shape *sh, PyObject **cells, size_t n)
@@ -124,12 +130,58 @@ static int take_row(chunk_writer *w, PyObject *obj, const shape *sh, PyObject **
     return status;
 }
 
+/* The first rows of s, as long as they are dicts that nobody else has and lie open; how many. */
+static size_t take_own_dicts(chunk_writer *w, const span *s, const shape *sh, PyObject **cells)
+{
+    int (*const dict_view)(PyObject *, torshi_dict_view *) = w->objects->dict_view;
+    PyTypeObject *const type = &PyDict_Type;
+    size_t i = 0;
+    for (; i < s->n; i++) {
+        PyObject *obj = span_at(s, i);
+        torshi_dict_view view;
+        fetch_ahead(s, i);
+        if (Py_TYPE(obj) != type || Py_REFCNT(obj) != 1 || !dict_view(obj, &view) ||
+            view.used != view.count || !copy_view(&view, sh, cells + i, s->n)) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* The same for instances, of which neither they nor their dicts have another owner. */
+static size_t take_own_instances(chunk_writer *w, const span *s, const shape *sh, PyObject **cells)
+{
+    const torshi_objects *objects = w->objects;
+    PyTypeObject *const type = sh->type->type;
+    size_t i = 0;
+    for (; i < s->n; i++) {
+        PyObject *obj = span_at(s, i);
+        torshi_instance_view instance;
+        fetch_ahead(s, i);
+        if (Py_TYPE(obj) != type || Py_REFCNT(obj) != 1 ||
+            !objects->instance_view(obj, &instance)) {
+            break;
+        }
+        if (instance.dict &&
+            (Py_REFCNT(instance.dict) != 1 || !objects->dict_view(instance.dict, &instance.view))) {
+            break;
+        }
+        if (instance.view.used != instance.view.count ||
+            !copy_view(&instance.view, sh, cells + i, s->n)) {
+            break;
+        }
+    }
+    return i;
+}
+
 /* All rows of s, each claimed on the way unless that was done before. */
 static int take_rows(chunk_writer *w, const span *s, const shape *sh, PyObject **cells,
                      bool claimed)
 {
     const type_entry *type = sh->type;
-    size_t i = 0;
+    size_t i = !type                            ? take_own_dicts(w, s, sh, cells)
+               : type->has_dict && !type->slots ? take_own_instances(w, s, sh, cells)
+                                                : 0;
     int status = ENC_OK;
     for (; i < s->n; i++) {
         PyObject *obj = span_at(s, i);

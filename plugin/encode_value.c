@@ -55,13 +55,16 @@ static int put_deltas(chunk_writer *w, const span *s)
         return ENC_ERROR;
     }
     for (int part = 0; part < 3 && status == ENC_OK; part++) {
+        int64_t min = INT64_MAX, max = INT64_MIN;
         for (size_t i = 0; i < s->n; i++) {
             const PyDateTime_Delta *delta = (const PyDateTime_Delta *)span_at(s, i);
             values[i] = part == 0 ? delta->days : part == 1 ? delta->seconds : delta->microseconds;
+            min = values[i] < min ? values[i] : min;
+            max = values[i] > max ? values[i] : max;
         }
         status = count_values(w, s->n);
         if (status == ENC_OK) {
-            status = put_ints(w, values, s->n);
+            status = put_ints(w, values, s->n, min, max);
         }
     }
     arena_release(&w->arena, mark);

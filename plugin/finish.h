@@ -13,7 +13,7 @@ typedef struct chunk_step {
     uint32_t child;    /* number in the record's rows; NO_CHILD: set a value */
     PyObject *key;     /* owned; NULL: the list index */
     Py_ssize_t index;
-    PyObject *value;     /* owned; NULL for a child */
+    PyObject *value;    /* owned; NULL for a child */
     PyObject *callable; /* owned, as args: what a reducer returned for it; or NULL */
     PyObject *args;
 } chunk_step;
@@ -83,7 +83,7 @@ int save_target(struct plugin_state *plugin, torshi_dump *dump, PyObject *target
 /* ---- what pays (cost.c) -------------------------------------------------------------------------
  */
 /* Whether a dict or list of n entries can be passed over without a look at its columns. */
-bool too_small(PyObject *target, Py_ssize_t n);
+bool too_small(const torshi_objects *objects, PyObject *target, Py_ssize_t n);
 /* Whether a container of these values is worth an attempt. */
 bool worth_trying(chunk_writer *w, const span *values);
 /* Whether the payload in w is shorter than what it replaces. */

@@ -46,8 +46,8 @@ static int add_step(const chunk_writer *w, step_list *steps, const cell_place *a
         steps->items = grown;
     }
     chunk_step *step = &steps->items[steps->count++];
-    *step = (chunk_step){
-        .row = at->row, .position = at->position, .child = child, .index = at->index};
+    *step =
+        (chunk_step){.row = at->row, .position = at->position, .child = child, .index = at->index};
     if (value) {
         step->key = Py_XNewRef(at->key);
         step->value = Py_NewRef(value);

@@ -12,6 +12,9 @@
 
 /* Items between a MARK and its APPENDS or SETITEMS, as pickle has it. */
 #define BATCH 1000
+/* Rows a block where rows are containers: what lies below them stays in the cache, and lists in
+   them seldom break the limit of rows, which costs another attempt (tools/bench: real_cities). */
+#define NESTED_BLOCK 4096
 
 /* A target of which more blocks, or a last check, are to come. */
 typedef struct target_job {
@@ -74,6 +77,11 @@ static int changed_size(void)
     return ENC_ERROR;
 }
 
+static inline bool is_container(PyObject *obj)
+{
+    return PyDict_CheckExact(obj) || PyList_CheckExact(obj);
+}
+
 /* Encode the next block of at most *block rows, which is made smaller when a chunk of so many would
    be too large. *position is behind the block. ENC_DECLINE: it does not pay, or cannot be. */
 static int encode_block(chunk_writer *w, const target_job *job, size_t *block, span *values,
@@ -86,6 +94,10 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
         int status = job->form->take_rows(w, job->target, position, *block, keys, values);
         if (status != ENC_OK) {
             return status;
+        }
+        if (*block > NESTED_BLOCK && values->n > NESTED_BLOCK && is_container(span_at(values, 0))) {
+            *block = NESTED_BLOCK;
+            continue;
         }
         if (!refs_used(w) && !worth_trying(w, values)) {
             return ENC_DECLINE;
@@ -248,7 +260,8 @@ static int next_block(void *plugin, torshi_dump *dump, void *arg)
 int save_target(struct plugin_state *plugin, torshi_dump *dump, PyObject *target,
                 const target_form *form)
 {
-    if (plugin->services->option(dump, TORSHI_OPT_FAST)) {
+    if (too_small(plugin->objects, target, form->length(target)) ||
+        plugin->services->option(dump, TORSHI_OPT_FAST)) {
         return TORSHI_DECLINE;
     }
     chunk_writer *w = writer_take(plugin, dump);
