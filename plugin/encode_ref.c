@@ -210,7 +210,7 @@ static int add_reduction(ref_scan *scan, PyObject *obj, PyObject *result)
     seen_enter(&scan->set, e, obj, ROW_SERIAL);
     e->index = (uint32_t)scan->count;
     scan->items[scan->count++] = (reduction){Py_NewRef(obj), Py_NewRef(args), (uint32_t)number};
-    return seen_find(&scan->set, obj) ? 0 : -1; /* room for what is looked up next */
+    return 0;
 }
 
 static bool is_reduction(PyObject *result)
@@ -252,11 +252,12 @@ static int reduce_value(chunk_writer *w, reducer *known, PyObject *obj)
     PyObject *cls = (PyObject *)Py_TYPE(obj);
     bool own = cls == (PyObject *)state->object_ref_type;
     ref_class *c = ref_class_find(state, cls);
-    if ((!own && !c) || find_reduction(w, obj) ||
+    /* Without a third owner, beside its container and the step, it is met here only. */
+    if ((!own && !c) || (Py_REFCNT(obj) > 2 && find_reduction(w, obj)) ||
         w->services->memo_find(w->dump, obj) != TORSHI_MEMO_ABSENT) {
         return 0;
     }
-    if (find_reducer(w, known, cls) < 0) {
+    if (PyErr_Occurred() || find_reducer(w, known, cls) < 0) {
         return -1;
     }
     if (own && !known->function) {
@@ -310,6 +311,9 @@ int reduce_refs(chunk_writer *w, PyObject *target)
         writer_reset(w);
         scan->reduced = true;
         status = record->row_count ? reduce_row(w, &known, record, &record->rows[0]) : 0;
+        if (status == 0 && !seen_find(&scan->set, target)) { /* room, so that no look-up can fail */
+            status = -1;
+        }
     }
     if (record) {
         record_release(record);

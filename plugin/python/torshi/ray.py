@@ -216,28 +216,48 @@ def _current_frame() -> Any:
 
 
 # ---- writing
+def _is_unmanaged(worker: Any) -> bool:
+    """Whether no reference of this process stands for a tensor that goes its own way."""
+    manager = getattr(worker, "_rdt_manager", worker)
+    return manager is None or not getattr(manager, "_managed_rdt_metadata", True)
+
+
 def _make_reducer(original: Any) -> Any:
     """The reducer of ray.ObjectRef for one dump: Ray's own, with what is constant in a dump looked up once."""
     import ray._private.serialization as serialization
 
     worker = _global_worker()
-    context = contained = serialize = None
-    allowed = getattr(serialization, "ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION", True)
     deserializer = serialization._object_ref_deserializer
+    allowed = getattr(serialization, "ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION", True)
+    context = contained = serialize = local = None
+    last_owner = last_status = b""
 
     def reduce(ref: Any) -> Any:
-        nonlocal context, contained, serialize
+        nonlocal context, contained, serialize, local, last_owner, last_status
         if context is None:
             worker.check_connected()
             context = worker.get_serialization_context()
             contained = context.add_contained_object_ref
-            serialize = worker.core_worker.serialize_object_ref
-        manager = getattr(worker, "_rdt_manager", original)
-        if manager is not None and getattr(manager, "_managed_rdt_metadata", True):
-            return original(ref)  # one of its tensors, perhaps, or a Ray that keeps them elsewhere
+            serialize = worker.core_worker.serialize_object_ref if _is_unmanaged(worker) else None
+            local = getattr(context, "_thread_local", None)
+        if serialize is None:
+            return original(ref)
         site = ref.call_site()
-        contained(ref, allow_out_of_band_serialization=allowed, call_site=site)
+        try:
+            if not local.in_band:
+                raise AttributeError
+            local.object_refs.add(ref)
+        except AttributeError:  # out of band, or the first one in band
+            contained(ref, allow_out_of_band_serialization=allowed, call_site=site)
         ref, owner, status = serialize(ref)
+        if owner == last_owner:  # one object for all is found again faster than equal ones
+            owner = last_owner
+        else:
+            last_owner = owner
+        if status == last_status:
+            status = last_status
+        else:
+            last_status = status
         return deserializer, (ref.binary(), site, owner, status, ref.tensor_transport())
 
     return reduce
