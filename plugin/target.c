@@ -103,6 +103,9 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
             return ENC_DECLINE;
         }
         Py_ssize_t rest = job->form->length(job->target) - job->rows - (Py_ssize_t)values->n;
+        if (is_excluded(w, job->target)) {
+            return ENC_DECLINE;
+        }
         status = encode_rows(w, job->form, job->target, keys, values, rest > 0 ? (size_t)rest : 0,
                              job->rows);
         if (w->failed) {

@@ -26,6 +26,7 @@ __all__ = ["Pickler", "Unpickler", "chunk", "dump", "dumps", "load", "loads"]
 _MODES = ("chunked", "standard", None)
 _BATCH = 1000
 _MIN_ITEMS = 2
+NESTED_BLOCK = 4096  # rows a block where rows are containers
 _ATTRIBUTES_INLINE = 30
 _ATOMS = frozenset((type(None), bool, int, float))
 _BEFORE_HOOKS = frozenset((str, bytes, tuple, dict, list, set, frozenset, bytearray))
@@ -372,13 +373,16 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         """The next rows as a chunk (None: better off as opcodes), keys, values, block size."""
         hooks = self._hooks()
         is_dict = type(target) is dict
-        excluded: set[type] = set()
+        excluded: dict[int, Any] = {}
         while True:
             if is_dict:
                 pairs = list(islice(target.items(), start, start + block))
                 keys, values = [key for key, _ in pairs], [value for _, value in pairs]
             else:
                 keys, values = [], target[start : start + block]
+            if block > NESTED_BLOCK and len(values) > NESTED_BLOCK and type(values[0]) in (dict, list):
+                block = NESTED_BLOCK
+                continue
             w = Writer(self.memo_find, hooks, excluded)
             if not values or not pays.worth_trying(w, values) or not w.keys_are_plain(keys, 1):
                 return None, keys, values, block
@@ -390,7 +394,7 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             except Decline:
                 return None, keys, values, block
             except Again as again:
-                excluded.add(again.type)
+                excluded[id(again.obj)] = again.obj
                 continue
             except Limit:
                 if len(values) == 1:
