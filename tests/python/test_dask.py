@@ -402,6 +402,17 @@ def test_scatter_submit_gather_map(client: Client) -> None:
     assert client.gather(client.submit(things.length_and_type, rows, pure=False)) == (5000, "list")
 
 
+def test_records_are_small_on_every_leg(client: Client) -> None:
+    def sent_by_all() -> int:
+        return sum(s["bytes"] for s in [torshi.dask.sent(), *client.run(torshi.dask.sent).values()])
+
+    before = sent_by_all()
+    rows = things.records(20_000)
+    assert client.gather(client.scatter([rows], hash=False)) == [rows]
+    one = len(torshi.dumps(rows, 5))
+    assert 4 * one <= sent_by_all() - before < 4.2 * one + 20_000  # to the scheduler, the worker, the scheduler, and here
+
+
 def test_many_values_in_one_message(client: Client) -> None:
     values = {f"key-{i}": i for i in range(1100)}
     assert client.gather(client.scatter(values)) == values

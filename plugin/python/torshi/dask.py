@@ -64,10 +64,9 @@ def _serialize_module() -> Any:
 
 
 def _reads(context: dict[str, Any] | None) -> bool:
-    """Whether the other end of the connection said that it reads torshi streams."""
-    if not context or context.get("pickle-protocol", 5) < 5:
-        return False
-    return (context.get("recipient") or {}).get(KEY) == VERSION
+    """Whether the other end of the connection said that it reads torshi streams. (Not asked: the protocol agreed on for pickles,
+    which the scheduler keeps at 4 towards workers of whatever version.)"""
+    return bool(context) and (context.get("recipient") or {}).get(KEY) == VERSION
 
 
 # ---- the family --------------------------------------------------------------------------------------------------------
