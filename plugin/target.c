@@ -5,6 +5,7 @@
  * ordinary opcodes; only the first block can still decline altogether. What is pending in a block
  * is finished before the next one is looked at, which keeps stock pickle's order.
  */
+#include "encode_int.h"
 #include "encode_ref.h"
 #include "finish.h"
 
@@ -65,7 +66,11 @@ static int encode_rows(chunk_writer *w, const target_form *form, PyObject *targe
     int status = put_rows(w, values->n, following);
     if (status == ENC_OK && form->is_dict) {
         from->keys = *keys;
-        status = encode_keys(w, keys);
+        int pairs = encode_int_pairs(w, keys, values);
+        if (pairs != ENC_OTHER) {
+            return pairs;
+        }
+        status = encode_keys(w, keys, &where);
     }
     return status == ENC_OK ? encode_column(w, values, &where, 1, 0) : status;
 }
