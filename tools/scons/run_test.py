@@ -50,7 +50,9 @@ def run_test(env, name, command, depends=(), counter="exit", timeout=900, enviro
         log = result_file.with_suffix(".log")
         failed_file.unlink(missing_ok=True)
         result = testrun.run(name, words, log, counter, timeout, variables, cwd)
-        print(testrun.describe(result, log), flush=True)
+        # One write, for another test may end at the same time.
+        sys.stdout.write(testrun.describe(result, log) + "\n")
+        sys.stdout.flush()
         if result.counts.failed:
             result.save(failed_file)
             return 1
