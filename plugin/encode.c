@@ -108,7 +108,7 @@ static int find_known_shape(chunk_writer *w, splitter *sp, PyObject *obj, const 
         if (claimed != 1) {
             *kind = pending_kind;
             arena_release(&w->arena, mark);
-            return claimed < 0 ? ENC_ERROR : ENC_OK;
+            return claimed; /* ENC_OK, ENC_ERROR or ENC_AGAIN */
         }
         sh->taken[sh->rows++] = values;
         *kind = (value_kind){type ? KIND_INSTANCE : KIND_DICT, (uintptr_t)sh};
@@ -186,7 +186,7 @@ static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, un
     int claimed = claim(w, obj, shaped ? (const type_entry *)kind->detail : NULL);
     if (claimed != 1) {
         *kind = pending_kind;
-        return claimed < 0 ? ENC_ERROR : ENC_OK;
+        return claimed; /* ENC_OK, ENC_ERROR or ENC_AGAIN */
     }
     return shaped ? add_shape(w, sp, obj, kind) : ENC_OK;
 }
@@ -374,7 +374,7 @@ int encode_column(chunk_writer *w, const span *s, const cells *c, int level, uns
     return encode_split(w, s, c, level, flags);
 }
 
-int encode_keys(chunk_writer *w, const span *keys)
+int encode_keys(chunk_writer *w, const span *keys, const cells *c)
 {
     const cells nowhere = {NULL, NULL};
     const unsigned flags = COLUMN_PLAIN | COLUMN_DISTINCT;
@@ -383,6 +383,13 @@ int encode_keys(chunk_writer *w, const span *keys)
         return status != ENC_OK ? status : put_head(w, TORSHI_COL_NONE, 0);
     }
     value_kind kind = classify(w, span_at(keys, 0), 1, flags);
+    if (kind.kind == KIND_PENDING) {
+        kind = classify(w, span_at(keys, 0), 1, 0);
+        if (kind.kind == KIND_REFERENCE) {
+            status = encode_refs(w, keys, c, 1, 0, kind);
+            return status == ENC_OTHER ? ENC_DECLINE : status;
+        }
+    }
     if (kind.kind == KIND_STR || kind.kind == KIND_BYTES || kind.kind == KIND_INT) {
         status = encode_kind(w, kind, keys, &nowhere, 1, flags);
         if (status != ENC_OTHER) {

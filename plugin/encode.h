@@ -141,9 +141,10 @@ typedef struct seen_entry {
     uint32_t times;  /* how often it was met: when it has no more owners, it cannot be met again */
 } seen_entry;
 
-#define ROW_SERIAL UINT32_MAX        /* a mutable object that is a row of this chunk */
-#define TYPE_SERIAL (UINT32_MAX - 1) /* a type; index: its entry in `types` */
-#define NOT_MET 0                    /* as if it had not been entered */
+#define ROW_SERIAL UINT32_MAX         /* a mutable object that is a row of this chunk */
+#define TYPE_SERIAL (UINT32_MAX - 1)  /* a type; index: its entry in `types` */
+#define STATE_SERIAL (UINT32_MAX - 2) /* the dict of an instance that is a row */
+#define NOT_MET 0                     /* as if it had not been entered */
 
 typedef struct seen_set {
     seen_entry *entries; /* owned; a power of two of them, or NULL */
@@ -220,8 +221,9 @@ typedef struct chunk_writer {
     size_t external_count, external_room;
     type_entry **types; /* owned array; the entries are in the arena */
     size_t type_count, type_room;
-    type_entry *recent[8];   /* by address */
-    PyTypeObject **excluded; /* owned array: types that turned out not to be plain */
+    type_entry *recent[8]; /* by address */
+    PyObject **excluded;   /* owned array, borrowed references: types that turned out not to be
+                              plain, dicts that turned out to be an instance's */
     size_t excluded_count, excluded_room;
     bool shared_state;     /* a dict of an instance has other owners */
     bool hooks;            /* a hook is asked for every instance: none is plain */
@@ -248,7 +250,7 @@ static inline void seen_enter(seen_set *set, seen_entry *e, PyObject *obj, uint3
 {
     *e = (seen_entry){obj, column, 0, 0, 1};
     set->used++;
-    set->texts += column != ROW_SERIAL && column != TYPE_SERIAL;
+    set->texts += column < STATE_SERIAL;
 }
 
 /* Whether the chunk's call needs a roll. */
@@ -268,8 +270,9 @@ static inline bool needs_roll(const chunk_writer *w)
 /* Append the column of s to w->out. ENC_OK, ENC_ERROR, ENC_LIMIT; ENC_DECLINE with COLUMN_PLAIN. */
 int encode_column(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags);
 
-/* The keys of a dict target. ENC_DECLINE when one of them is not plain. */
-int encode_keys(chunk_writer *w, const span *keys);
+/* The keys of a dict target. ENC_DECLINE when one of them is not plain, and not all are references.
+ */
+int encode_keys(chunk_writer *w, const span *keys, const cells *c);
 /* Count the values of one more column: ENC_OK or ENC_LIMIT. */
 int count_values(chunk_writer *w, size_t n);
 /*
@@ -368,8 +371,13 @@ bool shape_is_struct(const shape *sh);
 /* Make a mutable object a row of this chunk: 1; 0 when it was met before, here or in the memo; -1
    with MemoryError. Objects with one owner cannot have been met and are not entered. */
 int claim_row(chunk_writer *w, PyObject *obj);
-/* The same for an instance and its dict. */
+/* The same for an instance and its dict. ENC_AGAIN when the dict is itself the target or a row of
+   this chunk: where the instance is saved while that is being finished, it would take placeholders
+   over. The dict is excluded then. */
 int claim_instance(chunk_writer *w, PyObject *obj, const type_entry *type);
+/* Leave obj out of what is plain from now on. ENC_AGAIN or ENC_ERROR. */
+int exclude(chunk_writer *w, PyObject *obj);
+bool is_excluded(const chunk_writer *w, const PyObject *obj);
 /* Take it back; what was not entered is left alone. */
 void unclaim_row(chunk_writer *w, PyObject *obj);
 void unclaim_state(chunk_writer *w, PyObject *obj, const type_entry *type);

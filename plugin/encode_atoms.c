@@ -100,22 +100,9 @@ static int64_t pending_cost(const cells *c, size_t i, uint32_t *row)
     return cost;
 }
 
-static int exclude_type(chunk_writer *w, PyTypeObject *type)
-{
-    if (w->excluded_count == w->excluded_room) {
-        PyTypeObject **grown = writer_grow(w->excluded, &w->excluded_room, sizeof(*w->excluded));
-        if (!grown) {
-            return ENC_ERROR;
-        }
-        w->excluded = grown;
-    }
-    w->excluded[w->excluded_count++] = type;
-    return ENC_AGAIN;
-}
-
 int encode_pending(chunk_writer *w, const span *s, const cells *c)
 {
-    return c->from->type ? exclude_type(w, c->from->type) : note_pending(w, s, c);
+    return c->from->type ? exclude(w, (PyObject *)c->from->type) : note_pending(w, s, c);
 }
 
 int note_pending(chunk_writer *w, const span *s, const cells *c)

@@ -192,7 +192,7 @@ static int take_rows(chunk_writer *w, const span *s, const shape *sh, PyObject *
             }
             int claim = type ? claim_instance(w, obj, type) : claim_row(w, obj);
             if (claim != 1) {
-                status = claim < 0 ? ENC_ERROR : ENC_OTHER;
+                status = claim == 0 ? ENC_OTHER : claim;
                 break;
             }
         }

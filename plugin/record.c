@@ -26,7 +26,11 @@ static int by_place(const void *a, const void *b)
     if (x->row != y->row) {
         return x->row < y->row ? -1 : 1;
     }
-    return x->position < y->position ? -1 : x->position > y->position;
+    if (x->position != y->position) {
+        return x->position < y->position ? -1 : 1;
+    }
+    /* A key that is pending itself comes before its value. */
+    return (y->key && y->key == y->value) - (x->key && x->key == x->value);
 }
 
 /* Steps under construction; `child` holds roll indexes until they are sorted. */
@@ -148,7 +152,7 @@ static int keep_met(chunk_record *r, const chunk_writer *w)
     }
     for (size_t i = 0; i <= seen->mask; i++) {
         const seen_entry *e = &seen->entries[i];
-        if (e->obj && e->column != ROW_SERIAL && e->column != TYPE_SERIAL && e->column != NOT_MET &&
+        if (e->obj && e->column < STATE_SERIAL && e->column != NOT_MET &&
             (size_t)Py_REFCNT(e->obj) > e->times) {
             r->kept[r->kept_count++] = Py_NewRef(e->obj);
         }

@@ -159,7 +159,8 @@ static int add_plain_items(reduction *r, size_t start, const span *values)
 static bool has_shared_rows(const chunk_writer *w)
 {
     for (size_t i = 0; w->seen.used && i <= w->seen.mask; i++) {
-        if (w->seen.entries[i].obj && w->seen.entries[i].column == ROW_SERIAL) {
+        if (w->seen.entries[i].obj && w->seen.entries[i].column >= STATE_SERIAL &&
+            w->seen.entries[i].column != TYPE_SERIAL) {
             return true;
         }
     }

@@ -4,12 +4,33 @@
  */
 #include "encode.h"
 
-int claim_row(chunk_writer *w, PyObject *obj)
+bool is_excluded(const chunk_writer *w, const PyObject *obj)
 {
-    if (Py_REFCNT(obj) == 1) {
-        return 1;
+    for (size_t i = 0; i < w->excluded_count; i++) {
+        if (w->excluded[i] == obj) {
+            return true;
+        }
     }
-    if (obj == w->target) { /* it holds itself */
+    return false;
+}
+
+int exclude(chunk_writer *w, PyObject *obj)
+{
+    if (w->excluded_count == w->excluded_room) {
+        PyObject **grown = writer_grow(w->excluded, &w->excluded_room, sizeof(*w->excluded));
+        if (!grown) {
+            return ENC_ERROR;
+        }
+        w->excluded = grown;
+    }
+    w->excluded[w->excluded_count++] = obj;
+    return ENC_AGAIN;
+}
+
+/* Claim obj, which has other owners, as a row or as the dict of one. */
+static int claim_shared(chunk_writer *w, PyObject *obj, uint32_t serial)
+{
+    if (obj == w->target || is_excluded(w, obj)) {
         return 0;
     }
     seen_entry *e = seen_find(&w->seen, obj);
@@ -23,27 +44,56 @@ int claim_row(chunk_writer *w, PyObject *obj)
         return 0;
     }
     if (e->obj) {
-        e->column = ROW_SERIAL;
+        e->column = serial;
     } else {
-        seen_enter(&w->seen, e, obj, ROW_SERIAL);
+        seen_enter(&w->seen, e, obj, serial);
     }
     return 1;
+}
+
+int claim_row(chunk_writer *w, PyObject *obj)
+{
+    return Py_REFCNT(obj) == 1 ? 1 : claim_shared(w, obj, ROW_SERIAL);
+}
+
+/* The dict of an instance when somebody else may have it, too; borrowed, or NULL. */
+static PyObject *shared_dict(chunk_writer *w, PyObject *obj, const type_entry *type)
+{
+    torshi_instance_view instance;
+    PyObject *dict = NULL;
+    if (!type->has_dict) {
+        return NULL;
+    }
+    if (w->objects->instance_view(obj, &instance)) {
+        dict = instance.dict;
+    } else {
+        dict = PyObject_GenericGetDict(obj, NULL); /* it stays with obj, as stock leaves it */
+        if (!dict) {
+            PyErr_Clear();
+            return NULL;
+        }
+        Py_DECREF(dict);
+    }
+    return dict && Py_REFCNT(dict) > 1 ? dict : NULL;
 }
 
 int claim_instance(chunk_writer *w, PyObject *obj, const type_entry *type)
 {
     int claimed = claim_row(w, obj);
-    torshi_instance_view instance;
-    if (claimed != 1 || !type->has_dict || !w->objects->instance_view(obj, &instance) ||
-        !instance.dict || Py_REFCNT(instance.dict) == 1) {
+    PyObject *dict = claimed == 1 ? shared_dict(w, obj, type) : NULL;
+    if (!dict) {
         return claimed;
     }
-    /* Somebody else may have the dict: what is in it could be met twice. */
-    claimed = claim_row(w, instance.dict);
+    claimed = claim_shared(w, dict, STATE_SERIAL);
     if (claimed == 1) {
-        w->shared_state = true;
-    } else {
-        unclaim_row(w, obj);
+        w->shared_state = true; /* what is in it could be met twice */
+        return 1;
+    }
+    unclaim_row(w, obj);
+    const seen_entry *e = claimed == 0 && dict != w->target ? seen_find(&w->seen, dict) : NULL;
+    if (claimed == 0 && (dict == w->target || (e && e->obj && e->column == ROW_SERIAL)) &&
+        !is_excluded(w, dict)) {
+        return exclude(w, dict);
     }
     return claimed;
 }
@@ -52,7 +102,7 @@ void unclaim_row(chunk_writer *w, PyObject *obj)
 {
     if (Py_REFCNT(obj) > 1) {
         seen_entry *e = seen_find(&w->seen, obj);
-        if (e && e->obj && e->column == ROW_SERIAL) {
+        if (e && e->obj && (e->column == ROW_SERIAL || e->column == STATE_SERIAL)) {
             e->column = NOT_MET;
         }
     }
@@ -60,9 +110,9 @@ void unclaim_row(chunk_writer *w, PyObject *obj)
 
 void unclaim_state(chunk_writer *w, PyObject *obj, const type_entry *type)
 {
-    torshi_instance_view instance;
-    if (type->has_dict && w->objects->instance_view(obj, &instance) && instance.dict) {
-        unclaim_row(w, instance.dict);
+    PyObject *dict = shared_dict(w, obj, type);
+    if (dict) {
+        unclaim_row(w, dict);
     }
 }
 

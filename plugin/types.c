@@ -114,16 +114,6 @@ static bool type_has(PyTypeObject *type, const char *text)
     return found;
 }
 
-static bool is_excluded(const chunk_writer *w, const PyTypeObject *type)
-{
-    for (size_t i = 0; i < w->excluded_count; i++) {
-        if (w->excluded[i] == type) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int find_form(chunk_writer *w, type_entry *t, PyObject *obj)
 {
     t->form = TYPE_PENDING;
@@ -131,7 +121,7 @@ static int find_form(chunk_writer *w, type_entry *t, PyObject *obj)
     if (reference || w->hooks) {
         return reference < 0 ? -1 : 0;
     }
-    if (is_excluded(w, t->type)) {
+    if (is_excluded(w, (PyObject *)t->type)) {
         return 0;
     }
     if (find_value_form(w, t) < 0) {

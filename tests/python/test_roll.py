@@ -180,7 +180,7 @@ def graph(r: random.Random) -> list[Any]:
             if keys and r.random() < 0.3:
                 p[r.choice(keys)] = value()
         elif type(p) is not Reduced:
-            for name in "abc"[: r.randint(0, 2 if type(p) is Slots else 3)]:
+            for name in "abc"[: r.randint(type(p) is Plain, 2 if type(p) is Slots else 3)]:
                 setattr(p, name, value())
     for p in pool:
         if type(p) is Reduced:
@@ -223,6 +223,8 @@ class Roll(unittest.TestCase):
             seen = SEEN[:]
         except (RecursionError, AttributeError):
             return False  # endless reductions; a cycle through a key, which stock cannot load either
+        if ("Plain", ()) in want:
+            return False  # vars(x) before x, and x below it: stock builds x while that is empty
         root = among_records(random.Random(seed), seed)
         CALLS.clear()
         data = how(torshi.Pickler, root, {"reducers": "chunked"})
@@ -287,6 +289,8 @@ class Roll(unittest.TestCase):
             calls = CALLS[:]
             want = canon(stock_loads(want_data))
         except (RecursionError, AttributeError):
+            return
+        if ("Plain", ()) in want:
             return
         root = among_records(random.Random(seed), seed)
         CALLS.clear()

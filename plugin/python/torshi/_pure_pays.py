@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from ._pure_scan import Origin, Seen
+from ._pure_scan import Decline, Origin, Seen
 from ._pure_wire import (
     FEW_ROWS,
     FIRST_LOOK,
@@ -67,6 +67,8 @@ def encode_rows(
     w: Writer, target: Any, keys: Sequence[Any], values: Sequence[Any], following: int, start: int
 ) -> None:
     is_dict = type(target) is dict
+    if id(target) in w.excluded:
+        raise Decline
     w.seen[id(target)] = Seen(target, ROW)
     origin = Origin(PAIR if is_dict else ITEM, 0, [len(values)], keys, start=start)
     w.out += uvar(len(values) << 1 | (following != 0))

@@ -82,7 +82,7 @@ class _Reduction:
         self.items: list[tuple[Any, Any]] = []
         self.single: list[int] = []
         self.externals: list[Any] = []
-        self.excluded: set[type] = set()
+        self.excluded: dict[int, Any] = {}
         self.cost = self.bound = 0
         self.has_roll = False
 
@@ -101,7 +101,7 @@ class _Reduction:
 
     def add_pending_items(self, w: Writer, start: int, rows: int) -> None:
         if (w.pending or rows < len(self.values) or self.mode == _SINGLE) and any(
-            seen.column == wire.ROW and id(seen.obj) in self.shared for seen in w.seen.values()
+            seen.column in (wire.ROW, wire.STATE) and id(seen.obj) in self.shared for seen in w.seen.values()
         ):
             raise Decline
         for origin, row, _ in w.pending:
@@ -147,7 +147,7 @@ class _Reduction:
             try:
                 self.encode_block(w, start, rows)
             except Again as again:
-                self.excluded.add(again.type)
+                self.excluded[id(again.obj)] = again.obj
                 continue
             except Limit:
                 if rows == 1:

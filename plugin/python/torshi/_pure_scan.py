@@ -34,6 +34,7 @@ from ._pure_wire import (
     PENDING,
     PLAIN,
     ROW,
+    STATE,
     STR,
     TUPLE,
     VALUE,
@@ -48,10 +49,10 @@ class Limit(Exception):
 
 
 class Again(Exception):
-    """A type is not plain after all: to be tried again, knowing that."""
+    """A type is not plain after all, or a dict is an instance's: to be tried again, knowing that."""
 
-    def __init__(self, cls: type) -> None:
-        self.type = cls
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
 
 
 class Decline(Exception):
@@ -128,11 +129,11 @@ class Scan:
     """One chunk being scanned. `memo_find(obj)` is a memo number, ABSENT, ROLLED or COLUMN."""
 
     def __init__(
-        self, memo_find: Callable[[Any], int], hooks: bool, excluded: set[type] | None = None
+        self, memo_find: Callable[[Any], int], hooks: bool, excluded: dict[int, Any] | None = None
     ) -> None:
         self.memo_find = memo_find
         self.hooks = hooks
-        self.excluded = excluded or set()  # types that turned out not to be plain
+        self.excluded = excluded or {}  # by id: what Again said
         self.out = bytearray()
         self.values = self.bound = self.extra = self.serial = 0
         self.rolled = 1
@@ -161,7 +162,7 @@ class Scan:
         entry = self.types.get(type(obj))
         if entry is None:
             entry = self.types[type(obj)] = types.make_entry(
-                obj, self.hooks or type(obj) in self.excluded
+                obj, self.hooks or id(type(obj)) in self.excluded
             )
         return entry
 
@@ -173,28 +174,36 @@ class Scan:
         return uvar(len(self.externals) - 1)
 
     # ---- rows
-    def claim(self, obj: Any) -> bool:
-        """Make a mutable object a row of this chunk, unless it was met before."""
+    def claim(self, obj: Any, column: int = ROW) -> bool:
+        """Make a mutable object a row of this chunk (or STATE), unless it was met before."""
+        if id(obj) in self.excluded:
+            return False
         seen = self.seen.get(id(obj))
         if (seen is not None and seen.column != NOT_MET) or self.memo_find(obj) != ABSENT:
             return False
         if seen is None:
-            seen = self.seen[id(obj)] = Seen(obj, ROW)
-        seen.column = ROW
+            seen = self.seen[id(obj)] = Seen(obj, column)
+        seen.column = column
         return True
 
     def unclaim(self, obj: Any) -> None:
         seen = self.seen.get(id(obj))
-        if seen is not None and seen.column == ROW:
+        if seen is not None and seen.column in (ROW, STATE):
             seen.column = NOT_MET
 
     def claim_instance(self, obj: Any, entry: types.TypeEntry) -> bool:
         if not self.claim(obj):
             return False
-        if entry.has_dict and not self.claim(types.attributes_of(obj)):
-            self.unclaim(obj)
-            return False
-        return True
+        if not entry.has_dict:
+            return True
+        attributes = types.attributes_of(obj)
+        if self.claim(attributes, STATE):
+            return True
+        self.unclaim(obj)
+        seen = self.seen.get(id(attributes))
+        if seen is not None and seen.column == ROW and id(attributes) not in self.excluded:
+            raise Again(attributes)
+        return False
 
     def put_on_roll(self, objects: Sequence[Any], where: Cells, build: int) -> int:
         first = self.rolled
