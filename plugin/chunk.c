@@ -180,7 +180,7 @@ static int fill_target(decoder *d, PyObject *target, PyObject *roll)
     }
     /* A hint of the writer's, not to be trusted far. */
     intptr_t more = (intptr_t)(following < 16 * rows ? following : 16 * rows);
-    PyObject **keys = read_column(d, rows, 1, is_dict ? KINDS_KEY : KINDS_ANY);
+    PyObject **keys = read_column(d, rows, 1, is_dict ? KINDS_KEYS : KINDS_ANY);
     if (!keys) {
         return -1;
     }

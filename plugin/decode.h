@@ -79,6 +79,8 @@ typedef uint32_t kind_set;
     (KIND_BIT(STRUCT) | KIND_BIT(LIST) | KIND_BIT(MAP) | KIND_BIT(INSTANCE) | KIND_BIT(SLOTTED) |  \
      KIND_BIT(BARE) | KIND_BIT(REFERENCE))
 #define KINDS_KEY (~(KINDS_MUTABLE | KIND_BIT(PENDING)))
+/* A whole column of keys may be references, which are complete when they are made. */
+#define KINDS_KEYS (KINDS_KEY | KIND_BIT(REFERENCE))
 #define KINDS_ENTRY (KINDS_KEY & ~KIND_BIT(DICTIONARY))
 #define KINDS_NAME (KIND_BIT(STR) | KIND_BIT(STR_KINDS) | KIND_BIT(AFFIX))
 #define KINDS_AFFIXED (KIND_BIT(STR) | KIND_BIT(STR_KINDS) | KIND_BIT(INT) | KIND_BIT(PROGRESSION))

@@ -155,7 +155,7 @@ int decode_MAP(decoder *d, const column *c)
     if (!lens || roll_reserve(d, c->n, &at) < 0) {
         goto done;
     }
-    PyObject **keys = read_column(d, total, c->depth + 1, KINDS_KEY);
+    PyObject **keys = read_column(d, total, c->depth + 1, KINDS_KEYS);
     if (!keys) {
         goto done;
     }

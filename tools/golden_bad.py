@@ -315,11 +315,12 @@ def write_values() -> None:
 def write_children() -> None:
     for kind, tail in BODIES.items():
         wrong, name = head(kind) + tail, kind.lower()
+        reference = kind == "REFERENCE"  # which a whole column of keys may be, but no part of it
         bad(
             f"child_key_{name}",
-            "a key",
+            "within a key" if reference else "a key",
             "E_CHILD",
-            payload(1),
+            payload(1) + (head("TUPLE") + uvar(1) if reference else b""),
             wrong + NONE,
             target="dict",
             externals="builtins.object",

@@ -556,6 +556,15 @@ def write_nested() -> None:
         roll="bytearray bytearray",
         externals="builtins.bytearray",
     )
+    ok(
+        "reference_keys",
+        "keys on the roll",
+        payload(2, reductions("REFERENCE", 0, byte_strings([b"ab", b"cd"], 0)), TRUE),
+        "{b'ab': True, b'cd': True}",
+        target="dict",
+        roll="bytes bytes",
+        externals="builtins.bytes",
+    )
 
 
 def write_dicts() -> None:

@@ -15,6 +15,7 @@ enum place {
     IN_DICTIONARY = 2, /* the values of a DICTIONARY: no DICTIONARY */
     IN_AFFIX = 4,      /* STR, STR_KINDS, INT, PROGRESSION */
     STATE_NAMES = 8,   /* names of an instance's state: STR, STR_KINDS, AFFIX */
+    ALL_KEYS = 16,     /* the whole column of keys: may be a REFERENCE, of PLAIN arguments */
 };
 
 typedef struct walker {
@@ -36,6 +37,9 @@ static bool allow_kind(torshi_kind kind, unsigned place)
     }
     if (place & STATE_NAMES) {
         return kind == TORSHI_COL_STR || kind == TORSHI_COL_STR_KINDS || kind == TORSHI_COL_AFFIX;
+    }
+    if (place & ALL_KEYS && kind == TORSHI_COL_REFERENCE) {
+        return true;
     }
     if (place & IN_DICTIONARY && kind == TORSHI_COL_DICTIONARY) {
         return false;
@@ -256,7 +260,7 @@ static bool walk_body(walker *k, torshi_kind kind, int w, size_t n, int depth, u
     case TORSHI_COL_LIST:
         return walk_lens(k, n, w, &total) && walk_column(k, total, depth + 1, 0);
     case TORSHI_COL_MAP:
-        return walk_lens(k, n, w, &total) && walk_column(k, total, depth + 1, PLAIN) &&
+        return walk_lens(k, n, w, &total) && walk_column(k, total, depth + 1, PLAIN | ALL_KEYS) &&
                walk_column(k, total, depth + 1, 0);
     case TORSHI_COL_INSTANCE:
     case TORSHI_COL_SLOTTED:
@@ -303,7 +307,7 @@ torshi_walk torshi_walk_payload(const void *data, size_t size, bool target_is_di
     uint64_t following;
     torshi_cursor_init(&k.c, data, size);
     if (torshi_read_rows(&k.c, &rows, &following) &&
-        (!target_is_dict || walk_column(&k, rows, 1, PLAIN)) && walk_column(&k, rows, 1, 0) &&
+        (!target_is_dict || walk_column(&k, rows, 1, PLAIN | ALL_KEYS)) && walk_column(&k, rows, 1, 0) &&
         k.c.pos != k.c.end) {
         torshi_fail(&k.c, TORSHI_E_TRAILING);
     }

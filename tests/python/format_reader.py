@@ -105,7 +105,7 @@ class Reader:
 
     # ---- columns
     def column(self, n: int, level: int, plain: bool = False, place: str = "") -> list:
-        """place: "dictionary", "affix" or "state", where a column's own kind is restricted."""
+        """place: "dictionary", "affix", "state" or "keys", where a column's own kind is restricted."""
         at = self.pos
         byte = self.span(1)[0]
         kind, w = byte & 31, byte >> 5
@@ -120,7 +120,7 @@ class Reader:
         if n > MAX_ROWS or self.values > MAX_VALUES:
             raise FormatError("E_LIMIT", at)
         if (
-            (plain and (mutable or name == "PENDING"))
+            (plain and (mutable or name == "PENDING") and not (place == "keys" and name == "REFERENCE"))
             or (place == "dictionary" and name == "DICTIONARY")
             or (place == "affix" and name not in ("STR", "STR_KINDS", "INT", "PROGRESSION"))
             or (place == "state" and name not in ("STR", "STR_KINDS", "AFFIX"))
@@ -256,7 +256,7 @@ class Reader:
     def MAP(self, n, w, below, plain):
         lengths = self.lens(n, w)
         dicts = self.onto_roll([{} for _ in range(n)])
-        keys = self.column(sum(lengths), below, True)
+        keys = self.column(sum(lengths), below, True, "keys")
         pairs = zip(keys, self.column(sum(lengths), below))
         for made, length in zip(dicts, lengths):
             for _ in range(length):
@@ -376,7 +376,7 @@ def chunk(target, payload, roll=None, *externals):
         reader.uvar()
     if roll is not None:
         roll.append(target)
-    keys = reader.column(rows, 1, True) if type(target) is dict else None
+    keys = reader.column(rows, 1, True, "keys") if type(target) is dict else None
     values = reader.column(rows, 1)
     if reader.pos < len(payload):
         raise FormatError("E_TRAILING", reader.pos)

@@ -122,6 +122,10 @@ SHAPES: dict[str, Any] = {
     "dict values": lambda rs: dict(enumerate(rs)),
     "dict keys": lambda rs: {r: i for i, r in enumerate(rs)},
     "keys and values": lambda rs: {r: r for r in rs},
+    "keys of structs": lambda rs: {r: {"n": i, "more": [r, i]} for i, r in enumerate(rs)},
+    "keys of other references": lambda rs: dict(zip(rs, rs[1:] + rs[:1])),
+    "mixed keys": lambda rs: {k: r for r in rs for k in (r, r.id)},
+    "nested keys": lambda rs: [{"by": {r: i for i, r in enumerate(rs)}}, {"by": dict.fromkeys(rs[:3])}],
     "structs": lambda rs: [{"n": i, "ref": r} for i, r in enumerate(rs)],
     "nested": lambda rs: [{"n": i, "refs": [r, r], "t": (r,)} for i, r in enumerate(rs)],
     "attributes": lambda rs: [Holder(r, i) for i, r in enumerate(rs)],
@@ -155,7 +159,7 @@ def test_round_trips(make: Any, n: int, shape: str, load: Any, registered: None)
     loaded = load(stream)
     assert plain(loaded, {}) == plain(value, {})
     assert plain(load(torshi.dumps(value, reducers="standard")), {}) == plain(value, {})
-    if n == 300 and shape in ("list", "dict values", "structs", "attributes"):
+    if n == 300 and shape in ("list", "dict values", "dict keys", "structs", "attributes"):
         assert b"chunk" in stream and len(stream) < n * 45
 
 

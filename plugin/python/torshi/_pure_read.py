@@ -45,6 +45,7 @@ _STR, _STR_KINDS, _INT, _PROGRESSION, _AFFIX, _PENDING, _DICTIONARY = 10, 11, 5,
 _MUTABLE = frozenset((17, 18, 19, 20, 21, 22, 24))
 _ALL = frozenset(range(26))
 _PLAIN = _ALL - _MUTABLE - {_PENDING}
+_KEYS = _PLAIN | {24}  # a whole column of keys may be references
 _ENTRY = _PLAIN - {_DICTIONARY}
 _NAME = frozenset((_STR, _STR_KINDS, _AFFIX))
 _AFFIXED = frozenset((_STR, _STR_KINDS, _INT, _PROGRESSION))
@@ -341,7 +342,7 @@ class _Reader:
     def read_map(self, c: _Column) -> list[Any]:
         sizes = self.lens(c.n, c.width)
         at = self.reserve(c.n)
-        keys = self.column(sum(sizes), c.level + 1, _PLAIN)
+        keys = self.column(sum(sizes), c.level + 1, _KEYS)
         items = zip(keys, self.column(sum(sizes), c.level + 1, _ALL))
         rows: list[Any] = []
         for size in sizes:
@@ -479,7 +480,7 @@ def _fill(target: Any, payload: bytes, roll: list[Any] | None, externals: tuple[
 def _fill_rows(reader: _Reader, rows: int, target: Any, roll: list[Any] | None) -> Any:
     reader.rolled.append(target)
     is_dict = isinstance(target, dict)
-    items = reader.column(rows, 1, _PLAIN if is_dict else _ALL)
+    items = reader.column(rows, 1, _KEYS if is_dict else _ALL)
     values = reader.column(rows, 1, _ALL) if is_dict else []
     if reader.pos != reader.end:
         raise reader.fail(_TRAILING, reader.pos)
