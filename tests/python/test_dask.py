@@ -329,6 +329,13 @@ def test_a_dask_that_lacks_something_is_left_alone(monkeypatch: pytest.MonkeyPat
     assert protocol.dumps is stock
 
 
+@pytest.mark.skipif(not IN_HOST, reason="a mode of the host")
+def test_standard_mode_leaves_the_family_its_columns() -> None:
+    program = "import torshi.dask, pickle; x = [{'n': i} for i in range(99)]; print(b'torshi' in torshi.dask.dumps(x)[1][0], b'torshi' in pickle.dumps(x))"
+    done = subprocess.run([sys.executable, "-X", "torshi=standard", "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True False\n", done.stderr
+
+
 def test_random_messages_arrive_as_stock_dask_would_bring_them() -> None:
     def value(r: random.Random, depth: int = 0) -> Any:
         if depth < 3 and r.random() < 0.5:

@@ -135,7 +135,7 @@ def dumps(x: Any, context: dict[str, Any] | None = None) -> tuple[dict[str, Any]
         return False
 
     try:
-        frames[0] = torshi.dumps(x, 5, buffer_callback=take)
+        frames[0] = torshi.dumps(x, 5, reducers="chunked", buffer_callback=take)
     except Exception as error:  # pickle's family can ask cloudpickle, and has the error message otherwise
         raise NotImplementedError(str(error)) from error
     if b"__main__" in frames[0]:  # the other side's __main__ is another one: cloudpickle's case
