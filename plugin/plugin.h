@@ -37,7 +37,8 @@ int decode_init(struct plugin_state *plugin); /* 0, or -1 with an exception */
 int decode_traverse(struct plugin_state *plugin, int (*visit)(PyObject *, void *), void *arg);
 void decode_clear(struct plugin_state *plugin); /* idempotent */
 
-/* ---- the writing half ------------------------------------------------------------------------- */
+/* ---- the writing half -------------------------------------------------------------------------
+ */
 /* Saver rows of builtins.dict and builtins.list. */
 int save_dict(void *plugin, torshi_dump *dump, PyObject *obj);
 int save_list(void *plugin, torshi_dump *dump, PyObject *obj);

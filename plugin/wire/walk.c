@@ -307,8 +307,8 @@ torshi_walk torshi_walk_payload(const void *data, size_t size, bool target_is_di
     uint64_t following;
     torshi_cursor_init(&k.c, data, size);
     if (torshi_read_rows(&k.c, &rows, &following) &&
-        (!target_is_dict || walk_column(&k, rows, 1, PLAIN | ALL_KEYS)) && walk_column(&k, rows, 1, 0) &&
-        k.c.pos != k.c.end) {
+        (!target_is_dict || walk_column(&k, rows, 1, PLAIN | ALL_KEYS)) &&
+        walk_column(&k, rows, 1, 0) && k.c.pos != k.c.end) {
         torshi_fail(&k.c, TORSHI_E_TRAILING);
     }
     return (torshi_walk){

@@ -32,8 +32,9 @@ typedef struct _object PyObject; /* as Python.h declares it */
 #define TORSHI_BUILD_NOGIL 2u /* Py_GIL_DISABLED */
 
 /* Results of a save function. */
-#define TORSHI_OK 0       /* written, or scheduled */
-#define TORSHI_DECLINE 1  /* nothing written, nothing scheduled: the row before this one is asked  \
+#define TORSHI_OK 0 /* written, or scheduled */
+#define TORSHI_DECLINE                                                                             \
+    1                     /* nothing written, nothing scheduled: the row before this one is asked  \
                            */
 #define TORSHI_ERROR (-1) /* a Python exception is set */
 
