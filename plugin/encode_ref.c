@@ -119,7 +119,8 @@ int find_ref_form(chunk_writer *w, type_entry *t)
 {
     const ref_state *state = refs_of(w->plugin);
     bool own = t->type == state->object_ref_type;
-    if (!own && !ref_class_find(state, (PyObject *)t->type)) {
+    if (!own && (!ref_class_find(state, (PyObject *)t->type) ||
+                 w->services != w->plugin->services)) { /* outside of a dump no reducer is called */
         return 0;
     }
     if (!scan_of(w)) {

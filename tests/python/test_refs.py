@@ -485,3 +485,35 @@ def test_pure_reader_makes_the_same(registered: None) -> None:
         assert plain(_pure.loads(torshi.dumps(value)), {}) == plain(value, {})
     finally:
         pure.unregister_ref(Ref)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("make", [refs, py_refs])
+def test_the_pure_writer_makes_the_same_bytes(make: Any, shape: str, registered: None) -> None:
+    from torshi import _pure
+
+    for reduce in (None, reduce_short):
+        pure.register_ref(Ref, batch=batch, callables=[make_ref], reduce=reduce)
+        torshi.register_ref(Ref, batch=batch, callables=[make_ref], reduce=reduce)
+        try:
+            for n in (1, 7, 8, 20, 300):
+                value = SHAPES[shape](make(n))
+                assert _pure.dumps(value, 5) == torshi.dumps(value, 5)
+        finally:
+            torshi.register_ref(Ref, batch=batch, callables=[make_ref])
+            pure.unregister_ref(Ref)
+
+
+def test_the_pure_writer_reduces_as_often(registered: None) -> None:
+    from torshi import _pure
+
+    pure.register_ref(Ref)
+    try:
+        value = py_refs(40)
+        for ref in value[10:20]:
+            ref.owner = [ref.owner]  # type: ignore[assignment]
+        Ref.log.clear()
+        assert _pure.dumps([{"r": r} for r in value]) == torshi.dumps([{"r": r} for r in value])
+        assert Ref.log == [r.id for r in value] * 2
+    finally:
+        pure.unregister_ref(Ref)

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Callable, Sequence
 
 from . import _pure_pays as pays
+from . import _pure_refs as references
 from . import _pure_types as types
 from . import _pure_wire as wire
 from ._pure_read import chunk
@@ -80,6 +81,7 @@ class _Record:
         self.rows: dict[int, _Row] = {}
         self.kept = [seen.obj for seen in w.seen.values() if seen.column > wire.NOT_MET]
         self.objects = w.columns
+        self.refs = w.refs
         steps: dict[int, list[tuple[int, Any, Any, int, Any]]] = {}
         linked = set()
         firsts = [first for first, _, _, _ in w.columns]
@@ -99,8 +101,18 @@ class _Record:
             if row:
                 first, build, objects, _ = w.columns[bisect_right(firsts, row) - 1]
                 obj = objects[row - first]
-            found.sort(key=lambda step: step[0])
+            # A key that is pending itself comes before its value.
+            found.sort(key=lambda step: (step[0], step[1] is not None or step[2] is not step[4]))
             self.rows[row] = _Row(obj, row, build, found)
+
+
+    def values(self, row: int = 0) -> Any:
+        """All that is pending in a row and below it, in pickle's order."""
+        for _, below, _, _, value in self.rows[row].steps if row in self.rows else ():
+            if below is None:
+                yield value
+            else:
+                yield from self.values(below)
 
 
 class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
@@ -374,6 +386,7 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         hooks = self._hooks()
         is_dict = type(target) is dict
         excluded: dict[int, Any] = {}
+        refs = references.RefScan()
         while True:
             if is_dict:
                 pairs = list(islice(target.items(), start, start + block))
@@ -383,10 +396,14 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             if block > NESTED_BLOCK and len(values) > NESTED_BLOCK and type(values[0]) in (dict, list):
                 block = NESTED_BLOCK
                 continue
-            w = Writer(self.memo_find, hooks, excluded)
-            if not values or not pays.worth_trying(w, values) or not w.keys_are_plain(keys, 1):
+            w = Writer(self.memo_find, hooks, excluded, refs)
+            if (
+                not values
+                or not (refs.reductions or pays.worth_trying(w, values))
+                or not (w.keys_are_refs(keys) or w.keys_are_plain(keys, 1))
+            ):
                 return None, keys, values, block
-            w = Writer(self.memo_find, hooks, excluded)
+            w = Writer(self.memo_find, hooks, excluded, refs)
             try:
                 pays.encode_rows(
                     w, target, keys, values, max(len(target) - start - len(values), 0), start
@@ -401,7 +418,35 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
                     return None, keys, values, block
                 block = (len(values) + 1) // 2
                 continue
-            return (w if pays.pays(w, chunk) else None), keys, values, block
+            if refs.wanted:
+                w.bound += refs.wanted * references.LEAST_COST
+                w.extra -= refs.extra
+                if not pays.pays(w, chunk, True):
+                    return None, keys, values, block
+                size = len(target)
+                record = _Record(w, target)
+                references.reduce_all(w, record.values, self._reducer, self.proto, self.memo_find)
+                if is_dict:
+                    self._check(len(target) == size, "dictionary")
+                continue
+            must = refs.reductions or pays.pays(w, chunk, pays.needs_roll(w))
+            return (w if must else None), keys, values, block
+
+    def _reducer(self, cls: type) -> Any:
+        return getattr(self, "dispatch_table", copyreg.dispatch_table).get(cls)
+
+    def _save_reduced(self, obj: Any, made_by: Any, args: tuple[Any, ...]) -> None:
+        """An object whose reducer was called already."""
+        if self.memo_find(obj) != wire.ABSENT:
+            self.save(obj)
+            return
+        self.save(made_by)
+        self.save(args)
+        self.write(pickle.REDUCE)
+        if id(obj) in self.memo:
+            self.write(pickle.POP + self.get(self.memo[id(obj)][0]))
+        else:
+            self.memoize(obj)
 
     def _save_chunked(self, target: Any) -> bool:
         """Write a dict or list in chunks; False, with nothing written, when that does not pay."""
@@ -506,7 +551,11 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
                 self._write_index(index)
             else:
                 self.save(key)
-            self.save(value)
+            reduction = record.refs.reduction(value)
+            if reduction is None:
+                self.save(value)
+            else:
+                self._save_reduced(value, *reduction)
             self.write(_BUILD_ENDS[row.build])
         row.busy = False
         row.done = True

@@ -45,17 +45,18 @@ def worth_trying(w: Writer, values: Sequence[Any]) -> bool:
             below += _count_below(v, MUCH_LEVELS - 1)
         if below < MUCH:
             return False
-    return any(
+    plain = (
         w.classify(values[i * n // FIRST_LOOK], 1, 0)[0] != PENDING for i in range(FIRST_LOOK)
     )
+    return any(plain) if n >= SMALL_ROWS else all(plain)
 
 
-def pays(w: Writer, chunk: Any) -> bool:
+def pays(w: Writer, chunk: Any, has_roll: bool) -> bool:
     size = len(w.out)
     cost = (
         size + (w.met_cost(chunk) or 17) + (2 if size < 256 else 5) + (18 if size >= 65536 else 0)
     )
-    cost += 3 if needs_roll(w) else 0
+    cost += 3 if has_roll else 0
     return cost + 2 + w.extra < w.bound + 2
 
 
@@ -75,5 +76,5 @@ def encode_rows(
     if following:
         w.out += uvar(following)
     if is_dict:
-        w.keys(keys)
+        w.keys(keys, (origin, None))
     w.column(values, (origin, None), 1, 0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _pure_wire as wire
 from ._pure_pays import needs_roll, worth_trying
+from ._pure_refs import RefScan
 from ._pure_scan import Again, Decline, Limit, Origin, Seen
 from ._pure_write import Writer
 
@@ -135,7 +136,7 @@ class _Reduction:
             self.add_pending_items(w, start, rows)
 
     def new_writer(self) -> Writer:
-        w = Writer(lambda obj: wire.ABSENT, False, self.excluded)
+        w = Writer(lambda obj: wire.ABSENT, False, self.excluded, RefScan(quiet=True))
         w.externals = self.externals[:]
         return w
 

@@ -161,10 +161,17 @@ class Scan:
     def type_of(self, obj: Any) -> types.TypeEntry:
         entry = self.types.get(type(obj))
         if entry is None:
-            entry = self.types[type(obj)] = types.make_entry(
+            entry = self.types[type(obj)] = self.reference_entry(obj) or types.make_entry(
                 obj, self.hooks or id(type(obj)) in self.excluded
             )
         return entry
+
+    def reference_entry(self, obj: Any) -> types.TypeEntry | None:
+        """The entry of a reference's type, None for others."""
+        raise NotImplementedError
+
+    def classify_ref(self, obj: Any, entry: types.TypeEntry, level: int) -> tuple[int, Any]:
+        raise NotImplementedError
 
     def external(self, callee: Any) -> bytes:
         for i, known in enumerate(self.externals):
@@ -322,6 +329,8 @@ class Scan:
         entry = self.type_of(obj)
         if entry.form == types.INSTANCE:
             return PENDING_KIND if flags & PLAIN else (INSTANCE, entry)
+        if entry.form == types.REFERENCE:
+            return PENDING_KIND if flags & PLAIN else self.classify_ref(obj, entry, level)
         if (
             entry.form >= types.DATE
             and self.is_known_value(obj, entry, level)

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-PENDING, INSTANCE = 1, 2
+PENDING, INSTANCE, REFERENCE = 1, 2, 3
 DATE, DATETIME, TIME, TIMEDELTA, DECIMAL, UUID, ENUM, FRACTION = range(10, 18)
 
 _HEAPTYPE, _IMMUTABLE, _MANAGED_DICT = 1 << 9, 1 << 8, 1 << 4
@@ -35,12 +35,13 @@ def _has_objects_own(cls: type, *names: str) -> bool:
 class TypeEntry:
     """One type, as a chunk sees it."""
 
-    __slots__ = ("type", "form", "has_dict", "slots")
+    __slots__ = ("type", "form", "has_dict", "slots", "own")
 
     def __init__(self, cls: type) -> None:
         self.type = cls
         self.form = PENDING
         self.has_dict = False
+        self.own = False  # an ObjectRef, read directly
         self.slots: list[tuple[str, Any]] = []  # names and descriptors
 
     def slot(self, obj: Any, name: str) -> Any:

@@ -7,6 +7,7 @@ import struct
 from itertools import accumulate
 from typing import Any, Callable, Sequence
 
+from . import _pure_refs as references
 from . import _pure_types as types
 from ._pure_scan import (
     NOWHERE,
@@ -73,6 +74,7 @@ from ._pure_wire import (
     PENDING,
     PLAIN,
     RAW_KINDS,
+    REFERENCE,
     SAMPLE,
     SORTED,
     STR,
@@ -92,6 +94,23 @@ from ._pure_wire import (
 class Writer(Scan):
     """One chunk being scanned and encoded."""
 
+    def __init__(
+        self,
+        memo_find: Callable[[Any], int],
+        hooks: bool,
+        excluded: dict[int, Any] | None = None,
+        refs: references.RefScan | None = None,
+    ) -> None:
+        super().__init__(memo_find, hooks, excluded)
+        self.refs = refs or references.RefScan()
+        self.refs.wanted = self.refs.extra = 0
+
+    def reference_entry(self, obj: Any) -> types.TypeEntry | None:
+        return references.make_entry(self.refs, obj, self.hooks)
+
+    def classify_ref(self, obj: Any, entry: types.TypeEntry, level: int) -> tuple[int, Any]:
+        return references.classify(self, obj, entry, level)
+
     # ---- columns
     def column(self, values: Sequence[Any], where: Cells, level: int, flags: int) -> None:
         self.count(len(values))
@@ -107,12 +126,22 @@ class Writer(Scan):
                 pass
         self.split(values, where, level, flags)
 
-    def keys(self, values: Sequence[Any]) -> None:
+    def keys_are_refs(self, keys: Sequence[Any]) -> bool:
+        """Whether the keys of a dict target may be a REFERENCE column."""
+        return bool(keys) and self.classify(keys[0], 1, 0)[0] == REFERENCE
+
+    def keys(self, values: Sequence[Any], where: Cells) -> None:
         """The keys of a dict target."""
         self.count(len(values))
         flags = PLAIN | DISTINCT
         if not values:
             self.head(C_NONE)
+            return
+        if self.keys_are_refs(values):
+            try:
+                self.column_of(self.classify(values[0], 1, 0), values, where, 1, 0)
+            except Other:
+                raise Decline from None
             return
         kind = self.classify(values[0], 1, flags)
         if kind[0] in (STR, BYTES, INT):
@@ -157,6 +186,8 @@ class Writer(Scan):
             self.maps(values, where, level)
         elif which == LIST:
             self.lists(values, where, level, flags)
+        elif which == REFERENCE:
+            references.column(self, values, where, level, flags, kind)
         elif flags & PLAIN:
             raise Decline
         else:
@@ -168,6 +199,11 @@ class Writer(Scan):
         assert origin is not None
         if origin.type is not None:  # its dict may be met while the value is saved
             raise Again(origin.type)
+        self.note_pending(values, where)
+
+    def note_pending(self, values: Sequence[Any], where: Cells) -> None:
+        origin, ids = where
+        assert origin is not None
         last = 0
         for i, value in enumerate(values):
             cell = ids[i] if ids is not None else i
@@ -559,7 +595,7 @@ class Writer(Scan):
     def raw_kind(self, obj: Any, level: int, flags: int, shapes: list[Shape]) -> tuple[int, Any]:
         """The kind of a value, rows claimed and shapes told apart."""
         kind, detail = self.classify(obj, level, flags)
-        if kind in (DICT, LIST) and not self.claim(obj):
+        if kind in (DICT, LIST, REFERENCE) and not self.claim(obj):
             return PENDING_KIND
         if kind == INSTANCE and not self.claim_instance(obj, detail):
             return PENDING_KIND

@@ -100,6 +100,7 @@ class _RefClass:
         self.callables_given = bool(callables)  # else the class and what its reducers return are added
         self.outer = outer
         self.worker = worker
+        self.arguments = 0  # of the last reduction
         self.replaced: Any = None  # in copyreg.dispatch_table
 
     def makes(self, made_by: Any) -> bool:
