@@ -144,13 +144,14 @@ bool worth_trying(chunk_writer *w, const span *values)
             return false;
         }
     }
+    size_t plain = 0;
     for (size_t i = 0; i < FIRST_LOOK; i++) {
-        PyObject *obj = span_at(values, i * n / FIRST_LOOK);
-        if (classify(w, obj, 1, 0).kind != KIND_PENDING) {
+        plain += classify(w, span_at(values, i * n / FIRST_LOOK), 1, 0).kind != KIND_PENDING;
+        if (plain && n >= SMALL_ROWS) {
             return true;
         }
     }
-    return false;
+    return plain == FIRST_LOOK; /* a small one that is not all plain does not pay */
 }
 
 bool chunk_pays(chunk_writer *w, bool has_roll)

@@ -85,10 +85,11 @@ static int claim(chunk_writer *w, PyObject *obj, const type_entry *type)
 
 /*
  * The shapes so far against a dict or instance whose entries lie open. Most rows of a split column
- * end here, so their values are copied at once. ENC_OTHER when it has none of the shapes.
+ * end here, so their values are copied at once. ENC_OTHER when it has none of the shapes (*other),
+ * or that could not be seen.
  */
 static int find_known_shape(chunk_writer *w, splitter *sp, PyObject *obj, const type_entry *type,
-                            value_kind *kind)
+                            bool *other, value_kind *kind)
 {
     torshi_dict_view view;
     if (!row_view(w, obj, type, &view)) {
@@ -115,19 +116,25 @@ static int find_known_shape(chunk_writer *w, splitter *sp, PyObject *obj, const 
         return ENC_OK;
     }
     arena_release(&w->arena, mark);
+    *other = true;
     return ENC_OTHER;
 }
 
-/* One more shape in the column, that of a claimed obj; KIND_MAP for dicts of too many shapes. */
-static int add_shape(chunk_writer *w, splitter *sp, PyObject *obj, value_kind *kind)
+/* One more shape in the column, that of a claimed obj; KIND_MAP for dicts of too many shapes.
+   `other`: it is known to have none of the shapes so far. */
+static int add_shape(chunk_writer *w, splitter *sp, PyObject *obj, bool other, value_kind *kind)
 {
     const type_entry *type = (const type_entry *)kind->detail;
     entries e;
+    if (other && !type && sp->dict_shapes == DICT_SHAPES) {
+        *kind = (value_kind){KIND_MAP, 0};
+        return ENC_OK;
+    }
     int status = row_entries(w, obj, type, &e);
     if (status == ENC_ERROR) {
         return status;
     }
-    for (size_t i = 0; status == ENC_OK && i < sp->shape_count; i++) {
+    for (size_t i = 0; status == ENC_OK && !other && i < sp->shape_count; i++) {
         shape *sh = sp->shapes[i];
         if (sh->type == type && has_shape(sh, &e)) {
             sh->taken[sh->rows++] = e.values;
@@ -162,6 +169,7 @@ static int add_shape(chunk_writer *w, splitter *sp, PyObject *obj, value_kind *k
 static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, unsigned flags,
                      value_kind *kind)
 {
+    bool other = false;
     if (sp->shape_count) {
         const type_entry *type = NULL;
         bool is_dict = PyDict_CheckExact(obj);
@@ -172,7 +180,7 @@ static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, un
             }
         }
         if (is_dict || (type && type->form == TYPE_INSTANCE)) {
-            int status = find_known_shape(w, sp, obj, type, kind);
+            int status = find_known_shape(w, sp, obj, type, &other, kind);
             if (status != ENC_OTHER) {
                 return status;
             }
@@ -188,7 +196,7 @@ static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, un
         *kind = pending_kind;
         return claimed; /* ENC_OK, ENC_ERROR or ENC_AGAIN */
     }
-    return shaped ? add_shape(w, sp, obj, kind) : ENC_OK;
+    return shaped ? add_shape(w, sp, obj, other, kind) : ENC_OK;
 }
 
 /* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */

@@ -408,7 +408,13 @@ int row_entries(chunk_writer *w, PyObject *obj, const type_entry *type, entries 
 bool equal_names(PyObject *a, PyObject *b);
 static inline bool same_name(PyObject *a, PyObject *b)
 {
-    return PLUGIN_LIKELY(a == b) || equal_names(a, b);
+    if (PLUGIN_LIKELY(a == b)) {
+        return true;
+    }
+    /* Keys of dicts have been hashed, so other names are told apart by that. */
+    Py_hash_t x = PyUnicode_CheckExact(a) ? ((PyASCIIObject *)a)->hash : 0;
+    Py_hash_t y = ((PyASCIIObject *)b)->hash;
+    return (x == y || x == -1 || y == -1) && equal_names(a, b);
 }
 
 /* What is known about obj's type (types.c); NULL with an exception. */
