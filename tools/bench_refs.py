@@ -17,7 +17,8 @@ import pickle
 import subprocess
 import sys
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torshi
 
@@ -51,7 +52,9 @@ def references(make: Callable[..., Any], n: int) -> list[Any]:
 
 
 def best_of(
-    calls: dict[str, Callable[[], Any]], seconds: float, clock: Callable[[], float] = time.perf_counter
+    calls: dict[str, Callable[[], Any]],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Best time of each call, taking turns. What a call returns is dropped outside of the time taken."""
     best = dict.fromkeys(calls, math.inf)
@@ -71,8 +74,12 @@ def best_of(
 def race(name: str, make: Callable[..., Any], seconds: float) -> dict[str, float]:
     refs = references(make, SIZE)
     stock, ours = pickle.dumps(refs, 5), torshi.dumps(refs, 5)
-    loads = best_of({"stock": lambda: pickle.loads(stock), "torshi": lambda: torshi.loads(ours)}, seconds)
-    dumps = best_of({"stock": lambda: pickle.dumps(refs, 5), "torshi": lambda: torshi.dumps(refs, 5)}, seconds)
+    loads = best_of(
+        {"stock": lambda: pickle.loads(stock), "torshi": lambda: torshi.loads(ours)}, seconds
+    )
+    dumps = best_of(
+        {"stock": lambda: pickle.dumps(refs, 5), "torshi": lambda: torshi.dumps(refs, 5)}, seconds
+    )
     figures = {
         "loads": loads["stock"] / loads["torshi"],
         "dumps": dumps["stock"] / dumps["torshi"],
@@ -82,7 +89,9 @@ def race(name: str, make: Callable[..., Any], seconds: float) -> dict[str, float
     }
     for n in (100_000, 1_000_000):  # in time of this thread: the rest is how busy the machine is
         stream = torshi.dumps(references(make, n), 5)
-        best = best_of({"torshi": lambda stream=stream: torshi.loads(stream)}, 0, time.thread_time)["torshi"]  # type: ignore[misc]
+        best = best_of({"torshi": lambda stream=stream: torshi.loads(stream)}, 0, time.thread_time)[
+            "torshi"
+        ]  # type: ignore[misc]
         figures[f"ns a reference of {n:,}"] = best / n * 1e9
     print(f"{name}: " + ", ".join(f"{k} {v:.2f}" for k, v in figures.items()), flush=True)
     return figures
@@ -94,14 +103,21 @@ def ray_figures(seconds: float) -> dict[str, float]:
     import logging
 
     import ray
-
     import torshi.ray
 
     ray.init(
-        num_cpus=1, object_store_memory=200 << 20, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        num_cpus=1,
+        object_store_memory=200 << 20,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
     )
     refs = [ray.put(i) for i in range(SIZE)]
-    switch = {"stock": torshi.ray.disable, "torshi": torshi.ray.enable, "dicts": torshi.ray.enable_dicts}
+    switch = {
+        "stock": torshi.ray.disable,
+        "torshi": torshi.ray.enable,
+        "dicts": torshi.ray.enable_dicts,
+    }
     outer = {}
     size = {}
     worker = ray._private.worker.global_worker
@@ -119,14 +135,19 @@ def ray_figures(seconds: float) -> dict[str, float]:
     while rounds < 12 or time.perf_counter() < end:
         for mode, turn in switch.items():
             turn()
-            for what, call in (("get", lambda mode=mode: ray.get(outer[mode])), ("put", lambda: ray.put(refs))):
+            for what, call in (
+                ("get", lambda mode=mode: ray.get(outer[mode])),
+                ("put", lambda: ray.put(refs)),
+            ):
                 start = time.perf_counter()
                 result = call()
                 best[what, mode] = min(best[what, mode], time.perf_counter() - start)
                 del result
         start = time.perf_counter()
         result = list(map(ray.ObjectRef, ids, owners, sites))
-        collections.deque(map(core.deserialize_and_register_object_ref, ids, outside, owners, statuses), maxlen=0)
+        collections.deque(
+            map(core.deserialize_and_register_object_ref, ids, outside, owners, statuses), maxlen=0
+        )
         floor = min(floor, time.perf_counter() - start)
         del result
         rounds += 1
@@ -145,22 +166,32 @@ def race_ray(recorded: bool, seconds: float) -> dict[str, float] | None:
         print(run.stderr[-2000:], file=sys.stderr)
         return None
     figures: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
-    print(f"Ray, object of {SIZE:,} references, creation sites {'recorded' if recorded else 'not recorded'}:")
+    print(
+        f"Ray, object of {SIZE:,} references, creation sites {'recorded' if recorded else 'not recorded'}:"
+    )
     for what in ("get", "put"):
         stock = figures[f"{what} stock"]
         line = f"  {what}s a second: stock {stock:.1f}"
         for mode in ("torshi", "dicts"):
             line += f", {mode} {figures[f'{what} {mode}']:.1f} ({figures[f'{what} {mode}'] / stock:.2f}x)"
         print(line)
-    print("  bytes a reference: " + ", ".join(f"{m} {figures[f'bytes {m}']:.1f}" for m in ("stock", "torshi", "dicts")))
-    print(f"  floor, Ray's own making and registering alone: {figures['floor']:.1f} a second", flush=True)
+    print(
+        "  bytes a reference: "
+        + ", ".join(f"{m} {figures[f'bytes {m}']:.1f}" for m in ("stock", "torshi", "dicts"))
+    )
+    print(
+        f"  floor, Ray's own making and registering alone: {figures['floor']:.1f} a second",
+        flush=True,
+    )
     return figures
 
 
 # target -> (figure, at least); bytes are at most
 def check(name: str, value: float, least: float, missed: list[str]) -> None:
     met = value >= least if least > 0 else value <= -least
-    print(f"  {'ok    ' if met else 'MISSED'} {name}: {value:.2f} ({'at least' if least > 0 else 'at most'} {abs(least)})")
+    print(
+        f"  {'ok    ' if met else 'MISSED'} {name}: {value:.2f} ({'at least' if least > 0 else 'at most'} {abs(least)})"
+    )
     if not met:
         missed.append(name)
 
@@ -186,7 +217,9 @@ def main(options: argparse.Namespace) -> int:
         print("SKIPPED Ray: not installed")
     for name, least in checks:
         check(f"{name} loads", record[name]["loads"], least, missed)
-        growth = record[name]["ns a reference of 1,000,000"] / record[name]["ns a reference of 100,000"]
+        growth = (
+            record[name]["ns a reference of 1,000,000"] / record[name]["ns a reference of 100,000"]
+        )
         check(f"{name} growth from 100,000 to a million, time a reference", growth, -2, missed)
     for name, least in (("Ray", 1.4), ("Ray recorded", 2.6)):
         figures = record.get(name)

@@ -10,10 +10,10 @@ import pickle
 import subprocess
 import sys
 import time
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-
 import torshi
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
@@ -21,7 +21,7 @@ torshi_ray = pytest.importorskip("torshi.ray")
 if not torshi.native:
     pytest.skip("torshi.ray needs the native engine", allow_module_level=True)
 
-import ray._private.serialization as serialization  # noqa: E402
+import ray._private.serialization as serialization
 
 SETTINGS: dict[str, Any] = {
     "num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False, "log_to_driver": False,
@@ -88,7 +88,9 @@ def wait_for(what: Any, seconds: float = 15) -> bool:
 
 def same(a: Any, b: Any) -> None:
     assert [r.binary() for r in a] == [r.binary() for r in b]
-    assert [r.owner_address() for r in a] == [r.owner_address() for r in b] and all(r.owner_address() for r in a)
+    assert [r.owner_address() for r in a] == [r.owner_address() for r in b] and all(
+        r.owner_address() for r in a
+    )
     assert [r.call_site() for r in a] == [r.call_site() for r in b]
 
 
@@ -97,9 +99,15 @@ SHAPES: dict[str, Any] = {
     "tuple": (tuple, list),
     "values": (lambda rs: dict(enumerate(rs)), lambda v: list(v.values())),
     "keys": (lambda rs: {r: i for i, r in enumerate(rs)}, list),
-    "dataclasses": (lambda rs: [Holder(r, i) for i, r in enumerate(rs)], lambda v: [h.ref for h in v]),
+    "dataclasses": (
+        lambda rs: [Holder(r, i) for i, r in enumerate(rs)],
+        lambda v: [h.ref for h in v],
+    ),
     "one dataclass": (lambda rs: Holder(rs, 1), lambda v: v.ref),
-    "nested": (lambda rs: Holder([{"r": r, "n": [i]} for i, r in enumerate(rs)], 1), lambda v: [x["r"] for x in v.ref]),
+    "nested": (
+        lambda rs: Holder([{"r": r, "n": [i]} for i, r in enumerate(rs)], 1),
+        lambda v: [x["r"] for x in v.ref],
+    ),
 }
 
 
@@ -126,7 +134,11 @@ def test_bytes_a_reference() -> None:
 
 
 def test_contained_references() -> None:
-    for value, refs in [(lambda r: r, put()), (lambda r: Holder(r, 1), put()), (lambda r: {"a": tuple(r)}, put())]:
+    for value, refs in [
+        (lambda r: r, put()),
+        (lambda r: Holder(r, 1), put()),
+        (lambda r: {"a": tuple(r)}, put()),
+    ]:
         contained = context().serialize(value(refs)).contained_object_refs
         assert {r.binary() for r in contained} == {r.binary() for r in refs}
     outer = ray.put(put(20))
@@ -148,7 +160,9 @@ def test_contained_references_are_cleared_when_dumping_fails() -> None:
 def test_outer_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     torshi_ray.disable()
-    monkeypatch.setattr(torshi_ray, "_outer", lambda ask=torshi_ray._outer: seen.append(ask()) or seen[-1])
+    monkeypatch.setattr(
+        torshi_ray, "_outer", lambda ask=torshi_ray._outer: seen.append(ask()) or seen[-1]
+    )
     torshi_ray.enable()
     outer = ray.put(Holder(put(), 1))
     ray.get(outer)
@@ -212,7 +226,9 @@ class Actor:
 
 def test_tasks_and_actors() -> None:
     refs = put()
-    worker_enabled, returned, made, holder = ray.get(twice.remote(refs, Holder({"r": refs[3]}, 5)), timeout=60)
+    worker_enabled, returned, made, holder = ray.get(
+        twice.remote(refs, Holder({"r": refs[3]}, 5)), timeout=60
+    )
     assert worker_enabled
     same(returned, refs)
     same([holder.ref["r"]], [refs[3]])
@@ -223,7 +239,9 @@ def test_tasks_and_actors() -> None:
     assert ray.get(handle.keep.remote(refs), timeout=60) == 50
     del refs
     gc.collect()
-    assert ray.get(actor.total.remote()) == sum(range(50))  # borrowed: alive because the actor has them
+    assert ray.get(actor.total.remote()) == sum(
+        range(50)
+    )  # borrowed: alive because the actor has them
     ray.get(actor.drop.remote())
     ray.kill(actor)
 
@@ -301,7 +319,9 @@ def test_a_missing_seam_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     before = dict(vars(serialization))
     monkeypatch.delattr(serialization.SerializationContext, "get_outer_object_ref")
     monkeypatch.delattr(serialization, "MessagePackSerializer")
-    with pytest.raises(RuntimeError, match="no .*MessagePackSerializer.*get_outer_object_ref.*nothing was changed"):
+    with pytest.raises(
+        RuntimeError, match="no .*MessagePackSerializer.*get_outer_object_ref.*nothing was changed"
+    ):
         torshi_ray.enable()
     monkeypatch.undo()
     assert vars(serialization) == before and not torshi_ray.enabled()
@@ -354,5 +374,7 @@ print("sites are alike")
 def test_creation_sites_are_seen_as_before() -> None:
     pytest.importorskip("grpc", reason="Ray's memory summary needs grpc")
     env = dict(os.environ, RAY_record_ref_creation_sites="1")
-    run = subprocess.run([sys.executable, "-c", SITES], env=env, capture_output=True, text=True, timeout=80)
+    run = subprocess.run(
+        [sys.executable, "-c", SITES], env=env, capture_output=True, text=True, timeout=80
+    )
     assert run.stdout.endswith("sites are alike\n"), run.stdout + run.stderr

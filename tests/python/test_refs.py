@@ -9,10 +9,10 @@ import pickle
 import random
 import threading
 import weakref
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-
 import torshi
 from torshi import _refs as pure
 
@@ -67,7 +67,9 @@ def registered() -> Iterator[None]:
 
 
 def refs(n: int) -> list[Any]:
-    return [torshi.ObjectRef(b"%028d" % i, owner=OWNERS[i % 10], site=f"f:{i % 3}") for i in range(n)]
+    return [
+        torshi.ObjectRef(b"%028d" % i, owner=OWNERS[i % 10], site=f"f:{i % 3}") for i in range(n)
+    ]
 
 
 def py_refs(n: int) -> list[Ref]:
@@ -125,7 +127,10 @@ SHAPES: dict[str, Any] = {
     "keys of structs": lambda rs: {r: {"n": i, "more": [r, i]} for i, r in enumerate(rs)},
     "keys of other references": lambda rs: dict(zip(rs, rs[1:] + rs[:1])),
     "mixed keys": lambda rs: {k: r for r in rs for k in (r, r.id)},
-    "nested keys": lambda rs: [{"by": {r: i for i, r in enumerate(rs)}}, {"by": dict.fromkeys(rs[:3])}],
+    "nested keys": lambda rs: [
+        {"by": {r: i for i, r in enumerate(rs)}},
+        {"by": dict.fromkeys(rs[:3])},
+    ],
     "structs": lambda rs: [{"n": i, "ref": r} for i, r in enumerate(rs)],
     "nested": lambda rs: [{"n": i, "refs": [r, r], "t": (r,)} for i, r in enumerate(rs)],
     "attributes": lambda rs: [Holder(r, i) for i, r in enumerate(rs)],
@@ -163,7 +168,9 @@ def test_round_trips(make: Any, n: int, shape: str, load: Any, registered: None)
         assert b"chunk" in stream and len(stream) < n * 45
 
 
-@pytest.mark.parametrize("shape", sorted(SHAPES.keys() - {"set and tuple"}))  # there, the list's are reduced first
+@pytest.mark.parametrize(
+    "shape", sorted(SHAPES.keys() - {"set and tuple"})
+)  # there, the list's are reduced first
 def test_reduced_once_each_in_the_order_of_pickle(shape: str, registered: None) -> None:
     for n in (1, 5, 20, 300):
         value = SHAPES[shape](py_refs(n))
@@ -294,7 +301,10 @@ def outer_function(stream: bytes, load: Any) -> Any:
     return load(stream)
 
 
-@pytest.mark.parametrize("load_it", [torshi.loads, pickle.loads, lambda s: torshi.Unpickler(__import__("io").BytesIO(s)).load()])
+@pytest.mark.parametrize(
+    "load_it",
+    [torshi.loads, pickle.loads, lambda s: torshi.Unpickler(__import__("io").BytesIO(s)).load()],
+)
 def test_what_a_load_has_in_common(load_it: Any) -> None:
     seen: list[Any] = []
     asked = collections.Counter[str]()
@@ -314,7 +324,11 @@ def test_what_a_load_has_in_common(load_it: Any) -> None:
     try:
         stream = torshi.dumps([{"a": r, "b": r2} for r, r2 in zip(py_refs(50), py_refs(50))])
         outer_function(stream, load_it)
-        assert len(seen) == 2 and seen[0][0] is seen[1][0] and asked == {"once": 1, "outer": 1, "worker": 1}
+        assert (
+            len(seen) == 2
+            and seen[0][0] is seen[1][0]
+            and asked == {"once": 1, "outer": 1, "worker": 1}
+        )
         site = seen[0][1]
         assert __file__ in site and "outer_function" in site and "torshi/" not in site
         outer_function(stream, load_it)
@@ -379,7 +393,9 @@ def test_threads_have_their_own(registered: None) -> None:
 
     torshi.register_ref(Ref, batch=own)
     stream = torshi.dumps([py_refs(30) for _ in range(20)])
-    threads = [threading.Thread(target=lambda: [torshi.loads(stream) for _ in range(20)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [torshi.loads(stream) for _ in range(20)]) for _ in range(4)
+    ]
     for t in threads:
         t.start()
     for t in threads:
@@ -404,7 +420,14 @@ def test_instances_helper(registered: None) -> None:
         __slots__ = ("id", "owner")
 
     def make(load: Any, ids: Any, owners: Any, sites: Any) -> Any:
-        for wrong in [(), (Ref,), (Ref, ("id",)), (Ref, ("id", "x"), ids), (5, ("id",), ids), (Ref, (1,), ids)]:
+        for wrong in [
+            (),
+            (Ref,),
+            (Ref, ("id",)),
+            (Ref, ("id", "x"), ids),
+            (5, ("id",), ids),
+            (Ref, (1,), ids),
+        ]:
             with pytest.raises(TypeError):
                 load.instances(*wrong)
         with pytest.raises(ValueError):
@@ -481,7 +504,9 @@ def test_pure_reader_makes_the_same(registered: None) -> None:
 
     pure.register_ref(Ref, batch=batch, callables=[make_ref])
     try:
-        value = [{"n": i, "ref": r, "own": o} for i, (r, o) in enumerate(zip(py_refs(50), refs(50)))]
+        value = [
+            {"n": i, "ref": r, "own": o} for i, (r, o) in enumerate(zip(py_refs(50), refs(50)))
+        ]
         assert plain(_pure.loads(torshi.dumps(value)), {}) == plain(value, {})
     finally:
         pure.unregister_ref(Ref)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import copyreg
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from . import _refs
 from ._pure_scan import NOWHERE, PENDING_KIND, Cells, Limit, Other
 from ._pure_types import REFERENCE, TypeEntry
-from ._pure_wire import C_BYTES, C_REFERENCE, BUILD_ITEM, MAX_ARITY, MAX_VALUES, PLAIN, SORTED, uvar
+from ._pure_wire import (
+    BUILD_ITEM,
+    C_BYTES,
+    C_REFERENCE,
+    MAX_ARITY,
+    MAX_VALUES,
+    PLAIN,
+    SORTED,
+    pack_lens,
+    uvar,
+)
 from ._pure_wire import REFERENCE as KIND
-from ._pure_wire import pack_lens
 
 if TYPE_CHECKING:
     from ._pure_write import Writer
@@ -25,7 +35,9 @@ class RefScan:
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet  # outside of a dump: no reducer is called
-        self.reductions: dict[int, tuple[Any, int, tuple[Any, ...]]] = {}  # id -> object, signature, arguments
+        self.reductions: dict[
+            int, tuple[Any, int, tuple[Any, ...]]
+        ] = {}  # id -> object, signature, arguments
         self.signatures: list[tuple[Any, int]] = []  # callable, arguments
         self.wanted = self.extra = 0  # of the attempt at hand
         self.own_asked = self.reduced = False
@@ -77,7 +89,11 @@ def classify(w: Writer, obj: Any, entry: TypeEntry, level: int) -> tuple[int, An
 
 # ---- reducing
 def reduce_all(
-    w: Writer, steps: Callable[[], Any], find_reducer: Callable[[type], Any], protocol: int, memo_find: Any
+    w: Writer,
+    steps: Callable[[], Any],
+    find_reducer: Callable[[type], Any],
+    protocol: int,
+    memo_find: Any,
 ) -> None:
     """Call the reducers of the references among the values that steps() goes through, in pickle's order."""
     refs = w.refs
@@ -106,7 +122,9 @@ def reduce_all(
 
 
 # ---- columns
-def column(w: Writer, values: Sequence[Any], where: Cells, level: int, flags: int, kind: tuple[int, Any]) -> None:
+def column(
+    w: Writer, values: Sequence[Any], where: Cells, level: int, flags: int, kind: tuple[int, Any]
+) -> None:
     refs = w.refs
     if not flags & SORTED:
         _claim(w, values, level, kind)
@@ -138,7 +156,9 @@ def column(w: Writer, values: Sequence[Any], where: Cells, level: int, flags: in
 def _claim(w: Writer, values: Sequence[Any], level: int, kind: tuple[int, Any]) -> None:
     for i, obj in enumerate(values):
         which, detail = w.classify(obj, level, 0)
-        same = which == kind[0] and (detail is kind[1] or (type(detail) is int and detail == kind[1]))
+        same = which == kind[0] and (
+            detail is kind[1] or (type(detail) is int and detail == kind[1])
+        )
         if not same or not w.claim(obj):
             for claimed in reversed(values[:i]):
                 w.unclaim(claimed)

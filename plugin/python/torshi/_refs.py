@@ -5,7 +5,8 @@ from __future__ import annotations
 import copyreg
 import sys
 import weakref
-from typing import Any, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 _SITE_FRAMES = 4
 _CALLABLES = 8
@@ -15,7 +16,10 @@ class ObjectRef:
     """A reference to an object that is elsewhere. References are equal when their ids are, and each is
     counted (torshi.ref_count) from when it is made until it is gone."""
 
-    __slots__ = ("_id", "_owner", "_site", "__weakref__")
+    __slots__ = ("__weakref__", "_id", "_owner", "_site")
+    _id: bytes
+    _owner: bytes
+    _site: str | None
 
     def __new__(cls, id: bytes, /, *, owner: bytes = b"", site: str | None = None) -> ObjectRef:
         return object_ref(id, owner, site)
@@ -92,19 +96,25 @@ def ref_counts() -> dict[bytes, int]:
 
 # ---- registered classes
 class _RefClass:
-    def __init__(self, cls: type, reduce: Any, batch: Any, callables: list[Any], outer: Any, worker: Any) -> None:
+    def __init__(
+        self, cls: type, reduce: Any, batch: Any, callables: list[Any], outer: Any, worker: Any
+    ) -> None:
         self.cls = cls
         self.reduce = reduce
         self.batch = batch
         self.callables = callables
-        self.callables_given = bool(callables)  # else the class and what its reducers return are added
+        self.callables_given = bool(
+            callables
+        )  # else the class and what its reducers return are added
         self.outer = outer
         self.worker = worker
         self.arguments = 0  # of the last reduction
         self.replaced: Any = None  # in copyreg.dispatch_table
 
     def makes(self, made_by: Any) -> bool:
-        return (made_by is self.cls and not self.callables_given) or any(made_by is c for c in self.callables)
+        return (made_by is self.cls and not self.callables_given) or any(
+            made_by is c for c in self.callables
+        )
 
     def publish(self) -> None:
         """Put the reducer where every pickler looks."""

@@ -15,7 +15,7 @@ import itertools
 import os
 import sys
 import threading
-from typing import Any, Callable
+from typing import Any
 
 import torshi
 
@@ -53,18 +53,32 @@ def _seams() -> tuple[Any, Any, list[str]]:
                 missing.append(f"{path}.{name}")
         return holder
 
-    need(serialization, "ray._private.serialization", "_object_ref_deserializer", "pickle", "MessagePackSerializer")
+    need(
+        serialization,
+        "ray._private.serialization",
+        "_object_ref_deserializer",
+        "pickle",
+        "MessagePackSerializer",
+    )
     deserializer = getattr(serialization, "_object_ref_deserializer", None)
     if deserializer is not None and _state is None:
         names = list(inspect.signature(deserializer).parameters)
         if names != ["binary", "call_site", "owner_address", "object_status", "tensor_transport"]:
-            missing.append("ray._private.serialization._object_ref_deserializer with the arguments that are known")
+            missing.append(
+                "ray._private.serialization._object_ref_deserializer with the arguments that are known"
+            )
     pickle = getattr(serialization, "pickle", None)
     if pickle is not None:
         need(pickle, "ray.cloudpickle", "dumps", "loads", "CloudPickler")
         pickler = getattr(pickle, "CloudPickler", None)
         if pickler is not None:
-            need(pickler, "ray.cloudpickle.CloudPickler", "dispatch", "dispatch_table", "reducer_override")
+            need(
+                pickler,
+                "ray.cloudpickle.CloudPickler",
+                "dispatch",
+                "dispatch_table",
+                "reducer_override",
+            )
     context = getattr(serialization, "SerializationContext", None)
     if context is None:
         missing.append("ray._private.serialization.SerializationContext")
@@ -75,7 +89,12 @@ def _seams() -> tuple[Any, Any, list[str]]:
         )  # fmt: skip
     need(ray._private.worker, "ray._private.worker", "global_worker")
     core = getattr(ray._raylet, "CoreWorker", None)
-    need(core, "ray._raylet.CoreWorker", "deserialize_and_register_object_ref", "serialize_object_ref")
+    need(
+        core,
+        "ray._raylet.CoreWorker",
+        "deserialize_and_register_object_ref",
+        "serialize_object_ref",
+    )
     return serialization, ray, missing
 
 
@@ -112,11 +131,13 @@ def _core_worker() -> Any:
     return worker.core_worker
 
 
-def _make_batch(original: Any, ref_type: Any) -> Callable[..., list[Any]]:
+def _make_batch(original: Any, ref_type: Any) -> Any:
     """The batch function of ray.ObjectRef."""
-    exhaust = collections.deque(maxlen=0).extend
+    exhaust = collections.deque[Any](maxlen=0).extend
 
-    def batch(load: Any, binaries: Any, sites: Any, owners: Any, statuses: Any, transports: Any) -> list[Any]:
+    def batch(
+        load: Any, binaries: Any, sites: Any, owners: Any, statuses: Any, transports: Any
+    ) -> list[Any]:
         _local.frame = load.once("ray frame", _known_frame) if _records_sites() else None
         try:
             # As in Ray: the reference is made first, so that it counts when its owner is told of it.
@@ -229,7 +250,10 @@ def _make_reducer(original: Any) -> Any:
     worker = _global_worker()
     deserializer = serialization._object_ref_deserializer
     allowed = getattr(serialization, "ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION", True)
-    context = contained = serialize = local = None
+    context: Any = None
+    contained: Any = None
+    serialize: Any = None
+    local: Any = None
     last_owner = last_status = b""
 
     def reduce(ref: Any) -> Any:
@@ -267,7 +291,9 @@ def _make_pickler(cloud: Any, ref_type: Any) -> Any:
     """ray.cloudpickle's Pickler over Torshi's."""
 
     class Pickler(torshi.Pickler):  # type: ignore[misc]
-        def __init__(self, file: Any, protocol: int | None = None, buffer_callback: Any = None) -> None:
+        def __init__(
+            self, file: Any, protocol: int | None = None, buffer_callback: Any = None
+        ) -> None:
             super().__init__(file, protocol=protocol, buffer_callback=buffer_callback)
             self.globals_ref: dict[int, Any] = {}
             self.proto = 5 if protocol is None else int(protocol)
@@ -327,7 +353,9 @@ def _make_msgpack(original: Any) -> Any:
         @classmethod
         def dumps(cls, value: Any, python_serializer: Any = None) -> Any:
             if python_serializer is not None and type(value) in (dict, list) and len(value) >= _FEW:
-                return original.dumps(_Whole(value), lambda o: python_serializer(o.value if type(o) is _Whole else o))
+                return original.dumps(
+                    _Whole(value), lambda o: python_serializer(o.value if type(o) is _Whole else o)
+                )
             return original.dumps(value, python_serializer)
 
     return MessagePackSerializer
@@ -347,7 +375,9 @@ def enable(*, dicts: bool = False) -> None:
         disable()
     serialization, ray, missing = _seams()
     if missing:
-        raise RuntimeError(f"torshi.ray: Ray {ray.__version__} has no {', no '.join(missing)}; nothing was changed")
+        raise RuntimeError(
+            f"torshi.ray: Ray {ray.__version__} has no {', no '.join(missing)}; nothing was changed"
+        )
     state = _State()
     state.dicts = dicts
     ref_type = ray.ObjectRef
@@ -355,11 +385,23 @@ def enable(*, dicts: bool = False) -> None:
     original = serialization._object_ref_deserializer
     deserializer = _make_deserializer(original, ref_type)
     batch = _make_batch(original, ref_type)
-    torshi.register_ref(ref_type, batch=batch, callables=[deserializer], outer=_outer, worker=_core_worker)
+    torshi.register_ref(
+        ref_type, batch=batch, callables=[deserializer], outer=_outer, worker=_core_worker
+    )
     _bind(state, serialization, "_object_ref_deserializer", deserializer)
-    _bind(state, serialization, "pickle", _Cloudpickle(cloudpickle, _make_pickler(cloudpickle.CloudPickler, ref_type)))
+    _bind(
+        state,
+        serialization,
+        "pickle",
+        _Cloudpickle(cloudpickle, _make_pickler(cloudpickle.CloudPickler, ref_type)),
+    )
     if dicts:
-        _bind(state, serialization, "MessagePackSerializer", _make_msgpack(serialization.MessagePackSerializer))
+        _bind(
+            state,
+            serialization,
+            "MessagePackSerializer",
+            _make_msgpack(serialization.MessagePackSerializer),
+        )
     if _records_sites():
         _bind(state, inspect, "currentframe", _current_frame)
     _state = state
@@ -390,4 +432,7 @@ def enabled() -> bool:
 
 def runtime_env(base: dict[str, Any] | None = None, *, dicts: bool = False) -> dict[str, Any]:
     """A runtime_env for ray.init with which every worker enables Torshi before its first task."""
-    return {**(base or {}), "worker_process_setup_hook": "torshi.ray.enable_dicts" if dicts else "torshi.ray.enable"}
+    return {
+        **(base or {}),
+        "worker_process_setup_hook": "torshi.ray.enable_dicts" if dicts else "torshi.ray.enable",
+    }
