@@ -188,7 +188,7 @@ class Interface(unittest.TestCase):
         self.assertEqual(_pure.loads(_pure.dumps({1: 2})), {1: 2})
         file = io.BytesIO()
         _pure.dump([1] * 50, file, reducers="standard")
-        self.assertEqual(file.getvalue(), pickle.dumps([1] * 50))
+        self.assertEqual(file.getvalue(), pickle._dumps([1] * 50))  # type: ignore[attr-defined]
         file.seek(0)
         self.assertEqual(_pure.load(file), [1] * 50)
 
@@ -199,7 +199,7 @@ class Interface(unittest.TestCase):
 
         file = io.BytesIO()
         Persistent(file, 5).dump([1] * 50)
-        self.assertEqual(file.getvalue(), pickle.dumps([1] * 50, 5))
+        self.assertEqual(file.getvalue(), pickle._dumps([1] * 50, 5))  # type: ignore[attr-defined]
 
     def test_clear_memo(self) -> None:
         file = io.BytesIO()
