@@ -62,8 +62,9 @@ static bool all_are(const ref_part *part, PyTypeObject *type, PyObject *other)
     return true;
 }
 
-/* 1; 0 when a row is not what an ObjectRef is made of, which its callable is to say; -1. */
-static int make_own(decoder *d, const column *c)
+/* Put on the roll, too. 1; 0 when a row is not what an ObjectRef is made of, which its callable is
+ * to say; -1. */
+static int make_own(decoder *d, const column *c, size_t at)
 {
     const uint8_t *blob;
     uint32_t *lens;
@@ -77,8 +78,8 @@ static int make_own(decoder *d, const column *c)
         goto done;
     }
     made = all_are(&owners, &PyBytes_Type, NULL) && all_are(&sites, &PyUnicode_Type, Py_None);
-    if (made &&
-        object_refs_make(refs_of(d->plugin), blob, lens, &owners, &sites, c->n, c->out) < 0) {
+    if (made && object_refs_make(refs_of(d->plugin), blob, lens, &owners, &sites, c->n, c->out,
+                                 d->rolled + at) < 0) {
         made = -1;
     }
 done:
@@ -108,6 +109,7 @@ static int make_batch(decoder *d, const column *c, ref_class *known, size_t coun
 int decode_REFERENCE(decoder *d, const column *c)
 {
     int made = -1;
+    bool own = false;
     arena_mark mark = arena_here(&d->arena);
     torshi_cursor start = d->cursor;
     size_t at;
@@ -125,7 +127,8 @@ int decode_REFERENCE(decoder *d, const column *c)
         made = make_batch(d, c, known, count);
         ref_class_drop(known);
     } else if (count == 3 && callable == object_ref_maker(d->plugin)) {
-        made = make_own(d, c);
+        made = make_own(d, c, at);
+        own = made == 1;
     } else {
         made = 0;
     }
@@ -133,7 +136,7 @@ int decode_REFERENCE(decoder *d, const column *c)
         d->cursor = start;
         made = decode_REDUCE(d, c) < 0 ? -1 : 1;
     }
-    if (made == 1) {
+    if (made == 1 && !own) {
         roll_set(d, at, c->out, c->n);
     }
 done:

@@ -167,7 +167,8 @@ static inline void ref_set(ref_registry *registry, object_ref *ref, const unsign
 }
 
 int object_refs_make(ref_state *state, const unsigned char *blob, const uint32_t *lens,
-                     const ref_part *owners, const ref_part *sites, size_t n, PyObject **out)
+                     const ref_part *owners, const ref_part *sites, size_t n, PyObject **out,
+                     PyObject **rolled)
 {
     PyTypeObject *type = state->object_ref_type;
     size_t i = 0;
@@ -179,11 +180,15 @@ int object_refs_make(ref_state *state, const unsigned char *blob, const uint32_t
         ref_set(&state->registry, ref, blob, lens[i], Py_NewRef(ref_part_at(owners, i)),
                 Py_NewRef(ref_part_at(sites, i)));
         out[i] = (PyObject *)ref;
+        rolled[i] = Py_NewRef(ref); /* while it is in the cache */
         blob += lens[i];
     }
     Py_SET_REFCNT((PyObject *)type, Py_REFCNT(type) + (Py_ssize_t)i);
     if (i == n) {
         return 0;
+    }
+    for (size_t j = 0; j < i; j++) {
+        Py_CLEAR(rolled[j]);
     }
     release_refs(out, i);
     return -1;

@@ -94,10 +94,12 @@ static inline PyObject *ref_part_at(const ref_part *part, size_t i)
 
 /*
  * n ObjectRefs: ids out of a blob, lens[i] bytes each; owners are exact bytes, sites exact str or
- * None. `out` is filled with new references. 0, or -1 with `out` left empty.
+ * None. `out` and `rolled` are filled with new references to the same objects. 0, or -1 with `out`
+ * left empty and NULLs in `rolled`.
  */
 int object_refs_make(ref_state *state, const unsigned char *blob, const uint32_t *lens,
-                     const ref_part *owners, const ref_part *sites, size_t n, PyObject **out);
+                     const ref_part *owners, const ref_part *sites, size_t n, PyObject **out,
+                     PyObject **rolled);
 /* What makes an ObjectRef of (id, owner, site) when called: torshi.object_ref; borrowed or NULL. */
 PyObject *object_ref_maker(const plugin_state *plugin);
 

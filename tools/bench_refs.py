@@ -87,7 +87,11 @@ def race(name: str, make: Callable[..., Any], seconds: float) -> dict[str, float
         "stock bytes": len(stock) / SIZE,
         "ns a reference": loads["torshi"] / SIZE * 1e9,
     }
-    for n in (100_000, 1_000_000):  # in time of this thread: the rest is how busy the machine is
+    for n in (
+        100_000,
+        250_000,
+        1_000_000,
+    ):  # in time of this thread: the rest is how busy the machine is
         stream = torshi.dumps(references(make, n), 5)
         best = best_of({"torshi": lambda stream=stream: torshi.loads(stream)}, 0, time.thread_time)[
             "torshi"
@@ -217,10 +221,10 @@ def main(options: argparse.Namespace) -> int:
         print("SKIPPED Ray: not installed")
     for name, least in checks:
         check(f"{name} loads", record[name]["loads"], least, missed)
-        growth = (
-            record[name]["ns a reference of 1,000,000"] / record[name]["ns a reference of 100,000"]
-        )
-        check(f"{name} growth from 100,000 to a million, time a reference", growth, -2, missed)
+        # From what no longer fits the cache on: what is smaller is faster.
+        figures = record[name]
+        growth = figures["ns a reference of 1,000,000"] / figures["ns a reference of 250,000"]
+        check(f"{name} growth from 250,000 to a million, time a reference", growth, -1.6, missed)
     for name, least in (("Ray", 1.4), ("Ray recorded", 2.6)):
         figures = record.get(name)
         if figures:
