@@ -167,9 +167,10 @@ static bool has_shared_rows(const chunk_writer *w)
     return false;
 }
 
-/* The items of a nested block, which must be the target's own. What is shared by rows and perhaps
-   by what is set later, or by another block, cannot be told apart: decline. */
-static int add_pending_items(reduction *r, size_t start, size_t rows)
+/* An item for each pending cell of a block, which must be the target's own: in a flat one, values
+   of more kinds than a column takes. What is shared by rows and perhaps by what is set later, or by
+   another block, cannot be told apart: decline. */
+static int add_pending_items(reduction *r, size_t start, size_t rows, const span *values)
 {
     chunk_writer *w = r->w;
     if ((w->pending_count || rows < r->n || r->mode == MODE_SINGLE) && has_shared_rows(w)) {
@@ -182,7 +183,10 @@ static int add_pending_items(reduction *r, size_t start, size_t rows)
         }
     }
     for (size_t i = 0; i < w->pending_count; i++) {
-        if (add_item(r, start + w->pending[i].row) < 0) {
+        uint32_t row = w->pending[i].row;
+        /* the None of a flat block has its item already */
+        if (span_at(values, row) == span_at(&r->values, start + row) &&
+            add_item(r, start + row) < 0) {
             return ENC_ERROR;
         }
     }
@@ -228,11 +232,10 @@ static int encode_block(reduction *r, size_t start, size_t rows)
     if (w->failed) {
         status = ENC_ERROR;
     }
-    if (status == ENC_OK) {
-        status = r->mode == MODE_FLAT ? add_plain_items(r, start, &values)
-                                      : add_pending_items(r, start, rows);
+    if (status == ENC_OK && r->mode == MODE_FLAT) {
+        status = add_plain_items(r, start, &values);
     }
-    return status;
+    return status == ENC_OK ? add_pending_items(r, start, rows, &values) : status;
 }
 
 /* Append the payload that w holds. */

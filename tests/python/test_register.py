@@ -972,3 +972,18 @@ print(torshi.native, data.hex())
     outputs = [check_code(code), check_code(code, TORSHI_PURE="1")]
     natives, streams = zip(*(output.split() for output in outputs))
     assert streams[0] == streams[1] and natives[0] == "True"
+
+
+@pytest.mark.parametrize("kinds", [14, 15, 16, 17, 20])
+def test_more_kinds_than_a_column_takes(kinds: int) -> None:
+    rows = [(0,) * (i % kinds) for i in range(kinds * 10)]
+    mixed = [*rows, {1, 2}, [1], None]
+    for obj in (rows, mixed):
+        for read in (pickle.loads, pickle._loads, torshi.loads):  # type: ignore[attr-defined]
+            assert read(pickle.dumps(torshi.Chunked(obj), 5)) == obj
+    torshi.register(collections.OrderedDict)
+    try:
+        pairs = collections.OrderedDict(enumerate(mixed))
+        assert pickle.loads(pickle.dumps(pairs, 5)) == pairs
+    finally:
+        torshi.unregister(collections.OrderedDict)

@@ -100,7 +100,8 @@ class _Reduction:
                 w.extra += wire.key_cost(self.keys[row]) if self.is_dict else _index_cost(row)
                 self.add_item(row)
 
-    def add_pending_items(self, w: Writer, start: int, rows: int) -> None:
+    def add_pending_items(self, w: Writer, start: int, values: list[Any]) -> None:
+        rows = len(values)
         if (w.pending or rows < len(self.values) or self.mode == _SINGLE) and any(
             seen.column in (wire.ROW, wire.STATE) and id(seen.obj) in self.shared for seen in w.seen.values()
         ):
@@ -109,7 +110,8 @@ class _Reduction:
             if origin.first or origin.place(row)[0]:
                 raise Decline
         for _, row, _ in w.pending:
-            self.add_item(start + row)
+            if values[row] is self.values[start + row]:  # the None of a flat block has its item already
+                self.add_item(start + row)
 
     def encode_block(self, w: Writer, start: int, rows: int) -> None:
         following = len(self.values) - start - rows
@@ -132,8 +134,7 @@ class _Reduction:
         w.column(values, (origin, None), 1, 0)
         if self.mode == _FLAT:
             self.add_plain_items(w, start, values)
-        else:
-            self.add_pending_items(w, start, rows)
+        self.add_pending_items(w, start, values)
 
     def new_writer(self) -> Writer:
         w = Writer(lambda obj: wire.ABSENT, False, self.excluded, RefScan(quiet=True))
