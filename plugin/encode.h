@@ -301,9 +301,9 @@ int encode_lists(chunk_writer *w, const span *s, const cells *c, int level, unsi
 int encode_values(chunk_writer *w, const span *s, int level, unsigned flags, type_entry *type);
 int encode_tuples(chunk_writer *w, const span *s, int level, unsigned flags);
 /*
- * PENDING, and a note of each cell. ENC_AGAIN for a field of an instance with a dict: the dict of
- * such an instance can be met while its value is being saved, and stock pickle would then have it
- * in the memo. So an instance with a pending field is itself pending.
+ * PENDING, and a note of each cell. ENC_AGAIN for a field of an instance with a dict or its own
+ * __setattr__: the dict of such an instance can be met while its value is being saved, and stock
+ * pickle would then have it in the memo. So an instance with a pending field is itself pending.
  */
 int encode_pending(chunk_writer *w, const span *s, const cells *c);
 /* The same where no instance may have a pending field, in an attempt that is not written. */

@@ -263,6 +263,13 @@ static int put_struct_head(chunk_writer *w, const shape *sh)
     return kind == TORSHI_COL_BARE || torshi_buf_uvar(&w->out, sh->n) ? ENC_OK : put_no_memory();
 }
 
+/* Whether a field of these objects may be set once only: their dict may be met meanwhile, and a
+   __setattr__ of their own, which BUILD calls for slots, sees every value. */
+static bool sets_once(const shape *sh)
+{
+    return sh->type && (!sh->slotted || sh->type->type->tp_setattro != PyObject_GenericSetAttr);
+}
+
 static int put_fields(chunk_writer *w, const shape *sh, PyObject **cells_of, size_t n,
                       uint32_t first, int level)
 {
@@ -278,7 +285,7 @@ static int put_fields(chunk_writer *w, const shape *sh, PyObject **cells_of, siz
                          .first = first,
                          .key = sh->keys[f],
                          .field = (uint32_t)f,
-                         .type = sh->type && !sh->slotted ? sh->type->type : NULL};
+                         .type = sets_once(sh) ? sh->type->type : NULL};
         cells where = {from, NULL};
         span column = span_of(cells_of + f * n, n);
         status = encode_column(w, &column, &where, level + 1, 0);

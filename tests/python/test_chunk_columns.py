@@ -6,6 +6,7 @@ import copyreg
 import datetime
 import decimal
 import enum
+import pickle
 import random
 import unittest
 import uuid
@@ -246,3 +247,29 @@ def make_changing(i):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class Once:
+    """Slots that may be set once, and never to None."""
+
+    __slots__ = ("a", "b")
+
+    def __init__(self, a: object, b: object) -> None:
+        self.a = a
+        self.b = b
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, name) or value is None:
+            raise AttributeError(f"immutable {name}")
+        object.__setattr__(self, name, value)
+
+
+def test_own_setattr_of_slots_is_called_once_a_field() -> None:
+    rows = [Once(i, {1, 2} if i == 7 else i) for i in range(50)]
+    stream = torshi.dumps(rows)
+    for read in (torshi.loads, pickle.loads, pickle._loads):  # type: ignore[attr-defined]
+        back = read(stream)
+        assert [(x.a, x.b) for x in back] == [(x.a, x.b) for x in rows]
+    plain = [Once(i, i) for i in range(50)]
+    assert len(torshi.dumps(plain)) < len(torshi.dumps(plain, reducers="standard")) / 2
+    assert [x.b for x in torshi.loads(torshi.dumps(plain))] == list(range(50))

@@ -531,7 +531,9 @@ class Writer(Scan):
         if not n:
             return
         self.column(shape.keys, NOWHERE, level + 1, PLAIN | DISTINCT)
-        cls = entry.type if entry and not shape.slotted else None
+        # A __setattr__ of their own, which BUILD calls for slots, sees every value.
+        sets_once = entry and (not shape.slotted or entry.type.__setattr__ is not object.__setattr__)
+        cls = entry.type if entry and sets_once else None
         for f, key in enumerate(shape.keys):
             self.column(
                 [row[f] for row in rows],
