@@ -134,20 +134,29 @@ static bool is_special(PyObject *name)
            PyUnicode_CompareWithASCIIString(name, "__getstate__") == 0;
 }
 
+static bool are_plain_names(PyObject *dict)
+{
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    bool plain = PyDict_CheckExact(dict);
+    while (plain && PyDict_Next(dict, &position, &key, &value)) {
+        plain = PyUnicode_CheckExact(key) && !is_special(key);
+    }
+    return plain;
+}
+
 static bool has_plain_names(const torshi_objects *objects, PyObject *obj)
 {
     torshi_instance_view instance;
-    if (!objects->instance_view(obj, &instance)) {
-        return false;
+    if (!objects->instance_view(obj, &instance)) { /* always so with the internals off */
+        PyObject *dict = PyObject_GenericGetDict(obj, NULL);
+        bool plain = dict && are_plain_names(dict);
+        PyErr_Clear();
+        Py_XDECREF(dict);
+        return plain;
     }
     if (instance.dict) {
-        PyObject *key, *value;
-        Py_ssize_t position = 0;
-        bool plain = PyDict_CheckExact(instance.dict);
-        while (plain && PyDict_Next(instance.dict, &position, &key, &value)) {
-            plain = PyUnicode_CheckExact(key) && !is_special(key);
-        }
-        return plain;
+        return are_plain_names(instance.dict);
     }
     for (intptr_t i = 0; i < instance.view.count; i++) {
         PyObject *name = view_key(&instance.view, (size_t)i);
