@@ -254,7 +254,7 @@ int save_other(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
     int status = SAVE_DECLINED;
     if (d->reducer_override == NULL) {
         if (type == &PyType_Type || type == &PyFunction_Type) {
-            if (!d->use_rows) {
+            if (!d->use_rows || type_info_of(d->st->savers, type)->row == NULL) {
                 status = save_global_quietly(d, obj);
             }
         } else if (d->dispatch_table == NULL && d->proto >= 2 && !d->fast) {
