@@ -23,6 +23,8 @@ typedef struct splitter {
     size_t raw_count;
     shape *shapes[RAW_KINDS];
     size_t shape_count, dict_shapes;
+    size_t last_shape;             /* that of the row before */
+    uint8_t next_shape[RAW_KINDS]; /* which came after each last time: shapes come in turns */
     group groups[TORSHI_MAX_MIXED];
     size_t count;
     size_t rows;
@@ -100,11 +102,15 @@ static int find_known_shape(chunk_writer *w, splitter *sp, PyObject *obj, const 
     if (!values) {
         return ENC_ERROR;
     }
-    for (size_t i = 0; i < sp->shape_count; i++) {
+    size_t likely = sp->next_shape[sp->last_shape];
+    for (size_t step = 0; step <= sp->shape_count; step++) {
+        size_t i = step ? step - 1 : likely;
         shape *sh = sp->shapes[i];
         if (sh->type != type || sh->slotted || !take_view(&view, sh, values, 1)) {
             continue;
         }
+        sp->next_shape[sp->last_shape] = (uint8_t)i;
+        sp->last_shape = i;
         int claimed = claim(w, obj, type);
         if (claimed != 1) {
             *kind = pending_kind;
@@ -159,6 +165,9 @@ static int add_shape(chunk_writer *w, splitter *sp, PyObject *obj, bool other, v
     taken[0] = e.values;
     sh->taken = taken;
     sh->rows = 1;
+    sp->next_shape[sp->last_shape] = (uint8_t)sp->shape_count;
+    sp->last_shape = sp->shape_count;
+    sp->next_shape[sp->last_shape] = 0;
     sp->shapes[sp->shape_count++] = sh;
     sp->dict_shapes += !type;
     kind->detail = (uintptr_t)sh;
@@ -202,6 +211,7 @@ static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, un
 /* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */
 static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int level, unsigned flags)
 {
+    uint8_t follower[RAW_KINDS + 1] = {0}; /* what came after each last time: kinds come in turns */
     size_t last = 0;
     for (size_t i = 0; i < s->n; i++) {
         value_kind kind;
@@ -212,7 +222,7 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
         if (kind.kind == KIND_PENDING && (flags & COLUMN_PLAIN)) {
             return ENC_DECLINE;
         }
-        size_t k = last;
+        size_t k = follower[last];
         if (k >= sp->raw_count || sp->raw[k].kind != kind.kind ||
             sp->raw[k].detail != kind.detail) {
             for (k = 0; k < sp->raw_count; k++) {
@@ -225,6 +235,7 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
             }
         }
         sp->selectors[i] = (uint8_t)k; /* RAW_KINDS: one too many */
+        follower[last] = (uint8_t)k;
         last = k;
     }
     return ENC_OK;
@@ -329,6 +340,7 @@ static PLUGIN_NOINLINE int encode_split(chunk_writer *w, const span *s, const ce
         return ENC_ERROR;
     }
     sp->raw_count = sp->shape_count = sp->dict_shapes = sp->count = 0;
+    sp->last_shape = sp->next_shape[0] = 0;
     sp->selectors = selectors;
     sp->rows = s->n;
     int status = find_groups(w, sp, s, level, flags);

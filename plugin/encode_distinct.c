@@ -68,6 +68,11 @@ static inline bool same_key(const text_key *k, const table_entry *e)
     return k->a == e->a && k->b == e->b && k->size == e->size;
 }
 
+static inline size_t ceil_div(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
 bool texts_repeat(const chunk_writer *w, const texts *t)
 {
     enum { SLOTS = 1024 };
@@ -78,7 +83,11 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
     if (n < 8) {
         return false;
     }
-    size_t row = 0, offset = 0;
+    /* Of n values that are n / 2 different ones, s samples have s * s / 2n repeats at least; half
+       of that allows for chance. All values known: what find_distinct asks for. */
+    size_t enough = n <= SAMPLE ? (n - 1) / 2 : ceil_div((size_t)SAMPLE * SAMPLE, 4 * n);
+    enough += enough == 0;
+    size_t row = 0, offset = 0, repeats = 0;
     for (size_t i = 0; i < samples; i++) {
         size_t at = i * n / samples;
         if (t->kinds) {
@@ -100,7 +109,10 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
             if (keys[j].a == keys[i].a && keys[j].b == keys[i].b && keys[j].size == keys[i].size &&
                 sizes[i] == sizes[j] &&
                 memcmp(w->blob.data + offsets[i], w->blob.data + offsets[j], sizes[i]) == 0) {
-                return true;
+                if (++repeats >= enough) {
+                    return true;
+                }
+                break;
             }
             slot = (slot + 1) % SLOTS;
         }

@@ -102,7 +102,8 @@ static PLUGIN_NOINLINE int read_wide(chunk_writer *w, PyObject *obj, texts *t, s
                                                : 3;
     if (!t->kinds) {
         t->kinds = arena_alloc(&w->arena, t->n, 1);
-        if (!t->kinds) {
+        t->sizes = arena_alloc(&w->arena, t->n, sizeof(*t->sizes));
+        if (!t->kinds || !t->sizes) {
             return ENC_ERROR;
         }
         memset(t->kinds, 0, t->n);
@@ -113,8 +114,9 @@ static PLUGIN_NOINLINE int read_wide(chunk_writer *w, PyObject *obj, texts *t, s
         return ENC_ERROR;
     }
     copy_wide(*to, PyUnicode_DATA(obj), n, kind);
-    t->cost += kind ? (int64_t)utf8_size(*to, n, kind) : (int64_t)n;
-    t->cost += kind && utf8_size(*to, n, kind) > 255 && n <= 255 ? 3 : 0; /* n > 255: see below */
+    size_t size = kind ? utf8_size(*to, n, kind) : n;
+    t->sizes[i] = size;
+    t->cost += (int64_t)size + (size > 255 && n <= 255 ? 3 : 0); /* n > 255: see below */
     *to += bytes;
     return ENC_OK;
 }
@@ -193,15 +195,27 @@ size_t text_cost(PyObject *obj)
         size = (size_t)PyUnicode_GET_LENGTH(obj);
     } else if (PyUnicode_KIND(obj) == 1) {
         size = utf8_size(PyUnicode_1BYTE_DATA(obj), (size_t)PyUnicode_GET_LENGTH(obj), 1);
+    } else if (PyUnicode_KIND(obj) == 2) {
+        const Py_UCS2 *p = PyUnicode_2BYTE_DATA(obj);
+        size_t n = size = (size_t)PyUnicode_GET_LENGTH(obj);
+        for (size_t i = 0; i < n; i++) {
+            size += (p[i] > 0x7f) + (p[i] > 0x7ff);
+        }
     } else {
-        Py_ssize_t n = PyUnicode_GET_LENGTH(obj);
-        size = (size_t)n;
-        for (Py_ssize_t i = 0; i < n; i++) {
-            Py_UCS4 c = PyUnicode_READ_CHAR(obj, i);
-            size += (c > 0x7f) + (c > 0x7ff) + (c > 0xffff);
+        const Py_UCS4 *p = PyUnicode_4BYTE_DATA(obj);
+        size_t n = size = (size_t)PyUnicode_GET_LENGTH(obj);
+        for (size_t i = 0; i < n; i++) {
+            size += (p[i] > 0x7f) + (p[i] > 0x7ff) + (p[i] > 0xffff);
         }
     }
     return size + (size > 255 ? 6 : 3);
+}
+
+/* Bytes of row i as an opcode. The object itself was looked at once and may be far by now. */
+static inline int64_t row_cost(const texts *t, size_t i)
+{
+    size_t size = t->kinds && t->kinds[i] ? t->sizes[i] : t->lens[i];
+    return (int64_t)size + (size > 255 ? 6 : 3);
 }
 
 /*
@@ -223,7 +237,7 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
         run = 1;
         t->same[i] = (uint32_t)i;
         if (Py_REFCNT(obj) == 1) {
-            cost += (int64_t)text_cost(obj);
+            cost += row_cost(t, i);
             ordinal++;
             continue;
         }
@@ -232,7 +246,7 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
         }
         t->repeated |= run > 1;
         if (Py_REFCNT(obj) == (Py_ssize_t)run) {
-            cost += (int64_t)text_cost(obj) + (int64_t)(run - 1) * (ordinal < 256 ? 2 : 5);
+            cost += row_cost(t, i) + (int64_t)(run - 1) * (ordinal < 256 ? 2 : 5);
             ordinal++;
             continue;
         }
@@ -243,7 +257,7 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
         if (!e->obj) {
             int met = met_cost(w, obj);
             seen_enter(&w->seen, e, obj, w->serial);
-            cost += met ? met : (int64_t)text_cost(obj);
+            cost += met ? met : row_cost(t, i);
             e->again = met ? (uint32_t)met : ordinal < 256 ? 2 : 5;
             e->index = (uint32_t)i;
             e->times = (uint32_t)run;

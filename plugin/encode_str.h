@@ -16,6 +16,7 @@ typedef struct texts {
     bool repeated;  /* one object stands in two rows */
     uint32_t *lens; /* in characters */
     uint8_t *kinds; /* NULL: all ASCII, or bytes */
+    size_t *sizes;  /* with kinds: bytes in UTF-8 of those rows that are not ASCII */
     bool shared;    /* an object has more than one owner */
     uint32_t shortest, longest;
     int64_t cost;   /* as opcodes */

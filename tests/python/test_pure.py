@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import random
 import sys
 import unittest
 from typing import Any
@@ -109,6 +110,17 @@ class SameBytes(unittest.TestCase):
                         native, _pure.dumps(make(n), 5, reducers=reducers), f"{n} {make(min(n, 2))}"
                     )
                     self.assertEqual(_pure.loads(native), make(n))
+
+    def test_repeating_texts(self) -> None:
+        """Columns about as full of equal strings as a dictionary needs, and with strings of all kinds."""
+        r = random.Random(5)
+        for n in (8, 9, 40, 255, 256, 257, 300, 1000, 4096, 20_000):
+            for share in (0.05, 0.3, 0.45, 0.5, 0.55, 0.7, 1.0):
+                for tail in ("", "\xe9", "\u0394" * 90, "\U0001f600" * 70, "x" * 300):
+                    texts = [f"{r.randrange(int(n * share) + 1)}{tail}" for _ in range(n)]
+                    native = torshi.dumps(texts, 5)
+                    self.same(native, _pure.dumps(texts, 5), f"{n} {share} {tail[:1]!r}")
+                    self.assertEqual(pickle.loads(native), texts)
 
     def test_a_pickler_again(self) -> None:
         """The memo is kept from dump to dump."""

@@ -293,7 +293,10 @@ class Writer(Scan):
         body = self.text_body(values)
         sample = SAMPLE if len(values) > SAMPLE else len(values)
         if not repeated and not flags & DISTINCT and len(values) >= 8:
-            repeated = len({values[i * len(values) // sample] for i in range(sample)}) < sample
+            repeats = sample - len({values[i * len(values) // sample] for i in range(sample)})
+            n = len(values)
+            enough = (n - 1) // 2 if n <= SAMPLE else -(-SAMPLE * SAMPLE // (4 * n))
+            repeated = repeats >= max(enough, 1)
         if repeated:
             numbers: dict[Any, int] = {}
             for v in values:
