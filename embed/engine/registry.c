@@ -12,15 +12,19 @@
 #include "services.h"
 #include "type_name.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Of n rows: n function rows' objects, then n reducers and n batch functions of reference rows. */
+#define FUNCTIONS_A_ROW 3
 
 typedef struct plugin_record {
     struct plugin_record *next;
     char *path;              /* owned */
     torshi_plugin_info info; /* a copy; rows are ours */
     torshi_row *rows;        /* owned copy, of this engine's row size */
-    PyObject **functions;    /* owned array of owned references, NULL where no function row is */
+    PyObject **functions;    /* owned array of owned references; see FUNCTIONS_A_ROW */
     void *state;             /* the plugin's, from init */
     int started;             /* 1: init has returned 0, so fini is due */
 } plugin_record;
@@ -100,7 +104,7 @@ uint64_t registry_version(const torshi_registry *r)
 
 static void drop_functions(plugin_record *p)
 {
-    for (size_t i = 0; p->functions != NULL && i < p->info.row_count; i++) {
+    for (size_t i = 0; p->functions != NULL && i < FUNCTIONS_A_ROW * p->info.row_count; i++) {
         if (p->functions[i] != NULL) {
             function_close(p->functions[i]);
             Py_CLEAR(p->functions[i]);
@@ -145,7 +149,8 @@ static int check_row(const torshi_registry *r, const plugin_record *p, size_t in
         wants = "call";
         break;
     case TORSHI_ROW_REFERENCE:
-        complete = 1;
+        complete = row->reference != NULL && row->reference->size >= sizeof(torshi_reference);
+        wants = "reference";
         break;
     default:
         refuse_plugin(p->path, "row %zu (%s.%s): kind is %u, which this engine does not have",
@@ -175,6 +180,21 @@ static int check_row(const torshi_registry *r, const plugin_record *p, size_t in
     return 0;
 }
 
+/* One of the two functions that register_ref is given for a reference row: nobody can look it up.
+   0 or -1. */
+static int make_hidden_function(const torshi_registry *r, plugin_record *p, size_t index,
+                                size_t which, torshi_call_fn call)
+{
+    const torshi_row function = {
+        .module = p->rows[index].module, .name = p->rows[index].name, .call = call};
+    if (call == NULL) {
+        return 0;
+    }
+    PyObject *made = function_new(r->function_type, &function, &p->state);
+    p->functions[which * p->info.row_count + index] = made;
+    return made != NULL ? 0 : -1;
+}
+
 static plugin_record *make_plugin(torshi_registry *r, const torshi_plugin_info *info,
                                   const char *path)
 {
@@ -184,9 +204,12 @@ static plugin_record *make_plugin(torshi_registry *r, const torshi_plugin_info *
     }
     p->info = *info;
     p->path = strdup(path);
+    if (info->row_count > SIZE_MAX / FUNCTIONS_A_ROW - 1) {
+        goto no_memory;
+    }
     /* One more than needed: calloc(0) may be NULL. */
     p->rows = calloc(info->row_count + 1, sizeof(torshi_row));
-    p->functions = calloc(info->row_count + 1, sizeof(PyObject *));
+    p->functions = calloc(FUNCTIONS_A_ROW * info->row_count + 1, sizeof(PyObject *));
     if (p->path == NULL || p->rows == NULL || p->functions == NULL) {
         goto no_memory;
     }
@@ -205,6 +228,11 @@ static plugin_record *make_plugin(torshi_registry *r, const torshi_plugin_info *
             if (p->functions[i] == NULL) {
                 goto error;
             }
+        }
+        if (p->rows[i].kind == TORSHI_ROW_REFERENCE &&
+            (make_hidden_function(r, p, i, 1, p->rows[i].reference->reduce) < 0 ||
+             make_hidden_function(r, p, i, 2, p->rows[i].reference->batch) < 0)) {
+            goto error;
         }
     }
     return p;
@@ -228,10 +256,12 @@ static plugin_record **end_of_plugins(torshi_registry *r)
 static void unlink_plugin(torshi_registry *r, const plugin_record *p)
 {
     plugin_record **link = &r->plugins;
-    while (*link != p) {
+    while (*link != NULL && *link != p) {
         link = &(*link)->next;
     }
-    *link = p->next;
+    if (*link != NULL) {
+        *link = p->next;
+    }
 }
 
 /* ---- saver rows ------------------------------------------------------------------------------ */
@@ -455,8 +485,8 @@ const char *registry_plugin_path(const torshi_registry *r, const char *name)
     return NULL;
 }
 
-/* init failed: say so, with what it raised as the cause. */
-static void refuse_init(const plugin_record *p)
+/* `what` failed: say so, with what it raised as the cause. */
+static void refuse_with_cause(const plugin_record *p, const char *what)
 {
     PyObject *type, *cause, *traceback, *refusal_type, *refusal, *refusal_traceback;
     PyErr_Fetch(&type, &cause, &traceback);
@@ -464,9 +494,9 @@ static void refuse_init(const plugin_record *p)
         PyErr_NormalizeException(&type, &cause, &traceback);
     }
     if (cause != NULL) {
-        refuse_plugin(p->path, "init failed: %s: %S", Py_TYPE(cause)->tp_name, cause);
+        refuse_plugin(p->path, "%s failed: %s: %S", what, Py_TYPE(cause)->tp_name, cause);
     } else {
-        refuse_plugin(p->path, "init failed without an exception");
+        refuse_plugin(p->path, "%s failed without an exception", what);
     }
     PyErr_Fetch(&refusal_type, &refusal, &refusal_traceback);
     PyErr_NormalizeException(&refusal_type, &refusal, &refusal_traceback);
@@ -483,6 +513,82 @@ static void refuse_init(const plugin_record *p)
     Py_XDECREF(traceback);
 }
 
+/* module.name, imported; new, or NULL with an exception. */
+static PyObject *import_class(const torshi_row *row)
+{
+    PyObject *module = PyImport_ImportModule(row->module);
+    PyObject *cls = module != NULL ? find_imported(row->module, row->name) : NULL;
+    if (cls == NULL && module != NULL) {
+        PyErr_Format(PyExc_AttributeError, "module '%s' has no attribute '%s'", row->module,
+                     row->name);
+    }
+    Py_XDECREF(module);
+    return cls;
+}
+
+/* torshi.register_ref(cls, reduce=..., batch=...) for one row. 0 or -1. */
+static int add_reference(PyObject *register_ref, const plugin_record *p, size_t index)
+{
+    static const char *const keywords[] = {"reduce", "batch"};
+    PyObject *cls = import_class(&p->rows[index]);
+    PyObject *args = cls != NULL ? PyTuple_Pack(1, cls) : NULL;
+    PyObject *kwargs = args != NULL ? PyDict_New() : NULL;
+    PyObject *done = NULL;
+    int status = kwargs != NULL ? 0 : -1;
+    for (size_t i = 0; status == 0 && i < 2; i++) {
+        PyObject *function = p->functions[(i + 1) * p->info.row_count + index];
+        status = function != NULL ? PyDict_SetItemString(kwargs, keywords[i], function) : 0;
+    }
+    if (status == 0) {
+        done = PyObject_Call(register_ref, args, kwargs);
+        status = done != NULL ? 0 : -1;
+    }
+    Py_XDECREF(done);
+    Py_XDECREF(kwargs);
+    Py_XDECREF(args);
+    Py_XDECREF(cls);
+    return status;
+}
+
+/* Take the first `count` rows' references back; keeps the exception that is set. */
+static void remove_references(const torshi_registry *r, const plugin_record *p, size_t count)
+{
+    PyObject *type, *value, *traceback;
+    PyObject *unregister_ref = registry_function(r, "torshi", "unregister_ref"); /* borrowed */
+    PyErr_Fetch(&type, &value, &traceback);
+    for (size_t i = 0; unregister_ref != NULL && i < count; i++) {
+        if (p->rows[i].kind == TORSHI_ROW_REFERENCE) {
+            PyObject *cls = find_imported(p->rows[i].module, p->rows[i].name);
+            PyObject *done = cls != NULL ? PyObject_CallOneArg(unregister_ref, cls) : NULL;
+            Py_XDECREF(done);
+            Py_XDECREF(cls);
+            PyErr_Clear();
+        }
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+/* All reference rows of p. 0, or -1 with ImportError and none registered. */
+static int add_references(const torshi_registry *r, const plugin_record *p)
+{
+    PyObject *register_ref = registry_function(r, "torshi", "register_ref");
+    int status = 0;
+    Py_XINCREF(register_ref); /* importing a class may run anything */
+    for (size_t i = 0; register_ref != NULL && status == 0 && i < p->info.row_count; i++) {
+        if (p->rows[i].kind == TORSHI_ROW_REFERENCE) {
+            status = add_reference(register_ref, p, i);
+            if (status < 0) {
+                char what[40];
+                snprintf(what, sizeof(what), "reference row %zu", i);
+                refuse_with_cause(p, what);
+                remove_references(r, p, i);
+            }
+        }
+    }
+    Py_XDECREF(register_ref);
+    return status;
+}
+
 int registry_add(torshi_registry *r, const torshi_plugin_info *info, const char *path, int *entered)
 {
     plugin_record *p = make_plugin(r, info, path);
@@ -494,7 +600,13 @@ int registry_add(torshi_registry *r, const torshi_plugin_info *info, const char 
         *entered = 1;
     }
     if (p->info.init != NULL && p->info.init(&r->services, &p->state) < 0) {
-        refuse_init(p);
+        refuse_with_cause(p, "init");
+        goto error;
+    }
+    if (add_references(r, p) < 0) { /* runs Python code: the other rows are not in force yet */
+        if (p->info.fini != NULL) {
+            p->info.fini(p->state);
+        }
         goto error;
     }
     p->started = 1;
@@ -508,6 +620,9 @@ int registry_add(torshi_registry *r, const torshi_plugin_info *info, const char 
     return 0;
 
 error:
+    if (p->started) {
+        remove_references(r, p, p->info.row_count);
+    }
     if (p->started && p->info.fini != NULL) {
         p->info.fini(p->state);
     }
@@ -527,7 +642,7 @@ int registry_traverse(torshi_registry *r, visitproc visit, void *arg)
 {
     Py_VISIT(r->function_type);
     for (plugin_record *p = r->plugins; p != NULL; p = p->next) {
-        for (size_t i = 0; i < p->info.row_count; i++) {
+        for (size_t i = 0; i < FUNCTIONS_A_ROW * p->info.row_count; i++) {
             Py_VISIT(p->functions[i]);
         }
         if (p->started && p->info.traverse != NULL && p->state != NULL) {

@@ -59,7 +59,8 @@ def test_each_refusal_names_the_field_and_both_values(name):
 
 
 def test_every_fake_is_tried():
-    assert {f.stem for f in FAKES.glob("*.so")} == {*REFUSALS, "sound", "chain_old", "chain_new"}
+    others = {"sound", "chain_old", "chain_new", "reference"}
+    assert {f.stem for f in FAKES.glob("*.so")} == {*REFUSALS, *others}
 
 
 def test_sizes_differ_as_they_say():
@@ -284,3 +285,94 @@ class TestHost:
         assert run_code(code, program=HOST, TORSHI_PLUGINS=path).stdout == "True\n"
         assert run_code(code, program=HOST).stdout == "False\n"
 
+
+
+SHELF = """
+import pickle, sys, types
+import torshi
+shelf = types.ModuleType("shelf")
+class Tag:
+    batches = 0
+    def __init__(self, number, owner):
+        self.number, self.owner = number, owner
+    def __reduce__(self):
+        raise TypeError("nobody asks the class")
+Tag.__module__ = "shelf"
+shelf.Tag = Tag
+def pairs(tags):
+    return [(t.number, t.owner) for t in tags]
+"""
+
+
+def test_reference_row_writes_and_makes_columns():
+    code = (
+        SHELF
+        + f"""
+sys.modules["shelf"] = shelf
+torshi.load_plugin({str(FAKES / "reference.so")!r})
+assert ("reference", "shelf.Tag", "reference", "1") in torshi.registry()
+tags = [Tag(i * i, f"owner {{i % 3}}") for i in range(300)]
+data = torshi.dumps(tags, 5)
+assert len(data) < len(torshi.dumps(tags, 5, reducers="standard")) / 2
+for loads in (torshi.loads, pickle.loads):
+    Tag.batches = 0
+    assert pairs(loads(data)) == pairs(tags)
+    assert Tag.batches == 1
+assert pairs(pickle.loads(pickle.dumps(tags))) == pairs(tags)
+two = torshi.loads(torshi.dumps([tags[0]] * 20 + tags, 5))
+assert all(t is two[0] for t in two[:21]) and len(set(map(id, two))) == 300
+twice = [Tag(1, "a"), Tag(1, "a")] * 20
+assert len(set(map(id, torshi.loads(torshi.dumps(twice, 5))))) == 2
+# Without its registration the same stream makes each through the class.
+torshi.unregister_ref(Tag)
+Tag.batches = 0
+assert pairs(torshi.loads(data)) == pairs(tags) and Tag.batches == 0
+"""
+    )
+    check_code(code)
+
+
+def test_errors_of_a_reference_row_are_those_of_the_call():
+    code = (
+        SHELF
+        + f"""
+sys.modules["shelf"] = shelf
+torshi.load_plugin({str(FAKES / "reference.so")!r})
+def fails(call, *args):
+    try:
+        call(*args)
+    except ValueError as error:
+        assert str(error) == "the owner is broken", error
+    else:
+        raise AssertionError("nothing was raised")
+good = [Tag(i, "owner") for i in range(50)]
+fails(torshi.dumps, good + [Tag(0, "broken")], 5)
+data = torshi.dumps([Tag(i, "brokem") for i in range(50)], 5).replace(b"brokem", b"broken")
+fails(torshi.loads, data)
+assert pairs(torshi.loads(torshi.dumps(good, 5))) == pairs(good)
+"""
+    )
+    check_code(code)
+
+
+def test_reference_row_of_a_class_that_is_not_there():
+    code = (
+        SHELF
+        + f"""
+for make, what in ((False, "ModuleNotFoundError: No module named 'shelf'"),
+                   (True, "AttributeError: module 'shelf' has no attribute 'Tag'")):
+    if make:
+        sys.modules["shelf"] = types.ModuleType("shelf")
+    before = torshi.registry()
+    try:
+        torshi.load_plugin({str(FAKES / "reference.so")!r})
+    except ImportError as error:
+        assert str(error).endswith("reference row 0 failed: " + what), error
+    else:
+        raise AssertionError("it was loaded")
+    assert torshi.registry() == before
+sys.modules["shelf"] = shelf
+torshi.load_plugin({str(FAKES / "reference.so")!r})
+"""
+    )
+    check_code(code)

@@ -86,10 +86,24 @@ typedef void (*torshi_free_fn)(void *arg);
 #define TORSHI_ROW_SAVER 10u     /* type -> save function */
 #define TORSHI_ROW_LOADER 20u    /* callable -> native function that stands for it */
 #define TORSHI_ROW_FUNCTION 30u  /* name -> native function, as an attribute of a module */
-#define TORSHI_ROW_REFERENCE 40u /* reference class -> how to take it apart (reserved) */
+#define TORSHI_ROW_REFERENCE 40u /* reference class -> how it is taken apart and made in bulk */
 
 /* Flags of a saver row. */
 #define TORSHI_SAVER_VALUE_LIKE 1u /* identity does not matter: equal objects may become one */
+
+/*
+ * What a reference row brings: the same as torshi.register_ref(cls, reduce=, batch=) from Python,
+ * with the same contract (docs/references.md). Either function may be NULL.
+ */
+typedef struct torshi_reference {
+    size_t size; /* sizeof(torshi_reference) as the plugin was compiled */
+    /* args[0] is a reference of the row's class; return the new tuple (callable, arguments). Called
+       once per reference, in order. NULL: the class's own reducer. */
+    torshi_call_fn reduce;
+    /* args[0] is the load (once, call_site, outer, worker), args[1..] a sequence of n values for
+       each argument; return a new sequence of n references. NULL: the callable makes each one. */
+    torshi_call_fn batch;
+} torshi_reference;
 
 typedef struct torshi_row {
     uint32_t kind;  /* TORSHI_ROW_* */
@@ -98,6 +112,8 @@ typedef struct torshi_row {
      * saver: the module and qualified name of the type, which need not be imported yet; matched
      *   exactly (a subclass is another type). loader: of the callable; the callable is the
      *   function row of the same plugin with these names if there is one, else it is imported.
+     * reference: of the class, which is imported when the plugin is loaded, after init. The row
+     *   has no effect where torshi.register_ref is not (reducers off).
      * function: the module and name under which Python sees it.
      */
     const char *module; /* never NULL */
@@ -108,7 +124,7 @@ typedef struct torshi_row {
     torshi_load_fn load; /* loader only */
     torshi_call_fn call; /* function only */
     const char *doc;     /* function only; "name(args)\n--\n\ntext" as builtins have it, or NULL */
-    const void *reference; /* reserved, NULL */
+    const torshi_reference *reference; /* reference only; stays valid as the record does */
 } torshi_row;
 
 /* The record that a plugin exports. */
