@@ -23,8 +23,6 @@ typedef struct splitter {
     size_t raw_count;
     shape *shapes[RAW_KINDS];
     size_t shape_count, dict_shapes;
-    size_t last_shape;             /* that of the row before */
-    uint8_t next_shape[RAW_KINDS]; /* which came after each last time: shapes come in turns */
     group groups[TORSHI_MAX_MIXED];
     size_t count;
     size_t rows;
@@ -102,15 +100,11 @@ static int find_known_shape(chunk_writer *w, splitter *sp, PyObject *obj, const 
     if (!values) {
         return ENC_ERROR;
     }
-    size_t likely = sp->next_shape[sp->last_shape];
-    for (size_t step = 0; step <= sp->shape_count; step++) {
-        size_t i = step ? step - 1 : likely;
+    for (size_t i = 0; i < sp->shape_count; i++) {
         shape *sh = sp->shapes[i];
         if (sh->type != type || sh->slotted || !take_view(&view, sh, values, 1)) {
             continue;
         }
-        sp->next_shape[sp->last_shape] = (uint8_t)i;
-        sp->last_shape = i;
         int claimed = claim(w, obj, type);
         if (claimed != 1) {
             *kind = pending_kind;
@@ -165,9 +159,6 @@ static int add_shape(chunk_writer *w, splitter *sp, PyObject *obj, bool other, v
     taken[0] = e.values;
     sh->taken = taken;
     sh->rows = 1;
-    sp->next_shape[sp->last_shape] = (uint8_t)sp->shape_count;
-    sp->last_shape = sp->shape_count;
-    sp->next_shape[sp->last_shape] = 0;
     sp->shapes[sp->shape_count++] = sh;
     sp->dict_shapes += !type;
     kind->detail = (uintptr_t)sh;
@@ -340,7 +331,6 @@ static PLUGIN_NOINLINE int encode_split(chunk_writer *w, const span *s, const ce
         return ENC_ERROR;
     }
     sp->raw_count = sp->shape_count = sp->dict_shapes = sp->count = 0;
-    sp->last_shape = sp->next_shape[0] = 0;
     sp->selectors = selectors;
     sp->rows = s->n;
     int status = find_groups(w, sp, s, level, flags);

@@ -86,7 +86,6 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
     /* Of n values that are n / 2 different ones, s samples have s * s / 2n repeats at least; half
        of that allows for chance. All values known: what find_distinct asks for. */
     size_t enough = n <= SAMPLE ? (n - 1) / 2 : ceil_div((size_t)SAMPLE * SAMPLE, 4 * n);
-    enough += enough == 0;
     size_t row = 0, offset = 0, repeats = 0;
     for (size_t i = 0; i < samples; i++) {
         size_t at = i * n / samples;

@@ -195,17 +195,12 @@ size_t text_cost(PyObject *obj)
         size = (size_t)PyUnicode_GET_LENGTH(obj);
     } else if (PyUnicode_KIND(obj) == 1) {
         size = utf8_size(PyUnicode_1BYTE_DATA(obj), (size_t)PyUnicode_GET_LENGTH(obj), 1);
-    } else if (PyUnicode_KIND(obj) == 2) {
-        const Py_UCS2 *p = PyUnicode_2BYTE_DATA(obj);
-        size_t n = size = (size_t)PyUnicode_GET_LENGTH(obj);
-        for (size_t i = 0; i < n; i++) {
-            size += (p[i] > 0x7f) + (p[i] > 0x7ff);
-        }
     } else {
-        const Py_UCS4 *p = PyUnicode_4BYTE_DATA(obj);
-        size_t n = size = (size_t)PyUnicode_GET_LENGTH(obj);
-        for (size_t i = 0; i < n; i++) {
-            size += (p[i] > 0x7f) + (p[i] > 0x7ff) + (p[i] > 0xffff);
+        Py_ssize_t n = PyUnicode_GET_LENGTH(obj);
+        size = (size_t)n;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            Py_UCS4 c = PyUnicode_READ_CHAR(obj, i);
+            size += (c > 0x7f) + (c > 0x7ff) + (c > 0xffff);
         }
     }
     return size + (size > 255 ? 6 : 3);

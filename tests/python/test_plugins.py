@@ -286,7 +286,6 @@ class TestHost:
         assert run_code(code, program=HOST).stdout == "False\n"
 
 
-
 SHELF = """
 import pickle, sys, types
 import torshi
@@ -301,17 +300,21 @@ Tag.__module__ = "shelf"
 shelf.Tag = Tag
 def pairs(tags):
     return [(t.number, t.owner) for t in tags]
+def load():
+    sys.modules["shelf"] = shelf
+    torshi.load_plugin(PATH)
 """
 
 
+def check_shelf(code: str) -> None:
+    check_code(f"PATH = {str(FAKES / 'reference.so')!r}\n{SHELF}{code}")
+
+
 def test_reference_row_writes_and_makes_columns():
-    code = (
-        SHELF
-        + f"""
-sys.modules["shelf"] = shelf
-torshi.load_plugin({str(FAKES / "reference.so")!r})
+    check_shelf("""
+load()
 assert ("reference", "shelf.Tag", "reference", "1") in torshi.registry()
-tags = [Tag(i * i, f"owner {{i % 3}}") for i in range(300)]
+tags = [Tag(i * i, f"owner {i % 3}") for i in range(300)]
 data = torshi.dumps(tags, 5)
 assert len(data) < len(torshi.dumps(tags, 5, reducers="standard")) / 2
 for loads in (torshi.loads, pickle.loads):
@@ -327,17 +330,12 @@ assert len(set(map(id, torshi.loads(torshi.dumps(twice, 5))))) == 2
 torshi.unregister_ref(Tag)
 Tag.batches = 0
 assert pairs(torshi.loads(data)) == pairs(tags) and Tag.batches == 0
-"""
-    )
-    check_code(code)
+""")
 
 
 def test_errors_of_a_reference_row_are_those_of_the_call():
-    code = (
-        SHELF
-        + f"""
-sys.modules["shelf"] = shelf
-torshi.load_plugin({str(FAKES / "reference.so")!r})
+    check_shelf("""
+load()
 def fails(call, *args):
     try:
         call(*args)
@@ -350,29 +348,22 @@ fails(torshi.dumps, good + [Tag(0, "broken")], 5)
 data = torshi.dumps([Tag(i, "brokem") for i in range(50)], 5).replace(b"brokem", b"broken")
 fails(torshi.loads, data)
 assert pairs(torshi.loads(torshi.dumps(good, 5))) == pairs(good)
-"""
-    )
-    check_code(code)
+""")
 
 
 def test_reference_row_of_a_class_that_is_not_there():
-    code = (
-        SHELF
-        + f"""
+    check_shelf("""
 for make, what in ((False, "ModuleNotFoundError: No module named 'shelf'"),
                    (True, "AttributeError: module 'shelf' has no attribute 'Tag'")):
     if make:
         sys.modules["shelf"] = types.ModuleType("shelf")
     before = torshi.registry()
     try:
-        torshi.load_plugin({str(FAKES / "reference.so")!r})
+        torshi.load_plugin(PATH)
     except ImportError as error:
         assert str(error).endswith("reference row 0 failed: " + what), error
     else:
         raise AssertionError("it was loaded")
     assert torshi.registry() == before
-sys.modules["shelf"] = shelf
-torshi.load_plugin({str(FAKES / "reference.so")!r})
-"""
-    )
-    check_code(code)
+load()
+""")

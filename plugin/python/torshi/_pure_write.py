@@ -296,7 +296,7 @@ class Writer(Scan):
             repeats = sample - len({values[i * len(values) // sample] for i in range(sample)})
             n = len(values)
             enough = (n - 1) // 2 if n <= SAMPLE else -(-SAMPLE * SAMPLE // (4 * n))
-            repeated = repeats >= max(enough, 1)
+            repeated = repeats >= enough
         if repeated:
             numbers: dict[Any, int] = {}
             for v in values:
