@@ -296,8 +296,14 @@ class Tag:
         self.number, self.owner = number, owner
     def __reduce__(self):
         raise TypeError("nobody asks the class")
-Tag.__module__ = "shelf"
-shelf.Tag = Tag
+class Card:
+    def __init__(self, number):
+        self.number = number
+    def __reduce__(self):
+        return Card, (self.number,)
+for cls in (Tag, Card):
+    cls.__module__ = "shelf"
+    setattr(shelf, cls.__name__, cls)
 def pairs(tags):
     return [(t.number, t.owner) for t in tags]
 def load():
@@ -365,5 +371,29 @@ for make, what in ((False, "ModuleNotFoundError: No module named 'shelf'"),
     else:
         raise AssertionError("it was loaded")
     assert torshi.registry() == before
+# The second row fails: the first is taken back.
+sys.modules["shelf"].Tag = Tag
+try:
+    torshi.load_plugin(PATH)
+except ImportError as error:
+    assert "reference row 1 failed: AttributeError" in str(error), error
+else:
+    raise AssertionError("it was loaded")
+try:
+    torshi.unregister_ref(Tag)
+except ValueError:
+    pass
+else:
+    raise AssertionError("it was registered")
 load()
+""")
+
+
+def test_reference_row_without_functions():
+    check_shelf("""
+load()
+cards = [Card(i * i) for i in range(300)]
+data = torshi.dumps(cards, 5)
+assert len(data) < len(torshi.dumps(cards, 5, reducers="standard")) / 2
+assert [c.number for c in torshi.loads(data)] == [c.number for c in cards]
 """)

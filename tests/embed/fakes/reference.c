@@ -1,6 +1,7 @@
 /*
  * A reference row: shelf.Tag, a Python class with `number` and `owner`, is taken apart and made in
  * bulk here. `Tag.batches` counts the batches; an owner "broken" makes either function fail.
+ * shelf.Card is left to its own reducer and to its callable.
  */
 #include "fake.h"
 
@@ -85,11 +86,13 @@ static PyObject *batch(void *plugin, PyObject *const *args, intptr_t nargs, PyOb
 
 static const torshi_reference tag = {
     .size = sizeof(torshi_reference), .reduce = reduce, .batch = batch};
+static const torshi_reference card = {.size = sizeof(torshi_reference)};
 
 static const torshi_row rows[] = {
     {.kind = TORSHI_ROW_REFERENCE, .module = "shelf", .name = "Tag", .reference = &tag},
+    {.kind = TORSHI_ROW_REFERENCE, .module = "shelf", .name = "Card", .reference = &card},
 };
 
-static const torshi_plugin_info info = {FAKE_RECORD("reference"), .rows = rows, .row_count = 1};
+static const torshi_plugin_info info = {FAKE_RECORD("reference"), .rows = rows, .row_count = 2};
 
 FAKE_EXPORT
