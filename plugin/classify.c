@@ -168,6 +168,7 @@ static bool equals_itself(chunk_writer *w, PyObject *obj)
         return true;
     }
     type_entry *entry = type_of(w, obj);
+    w->failed |= !entry;
     return entry &&
            (entry->form == TYPE_DATE || entry->form == TYPE_DATETIME || entry->form == TYPE_TIME ||
             entry->form == TYPE_TIMEDELTA || entry->form == TYPE_UUID);

@@ -305,8 +305,12 @@ static int attempt(reduction *r, int mode, bool always)
         return ENC_ERROR;
     }
     writer_reset(w);
-    if (!always && !worth_trying(w, &r->values)) {
-        return w->failed ? ENC_ERROR : ENC_DECLINE;
+    bool worth = always || worth_trying(w, &r->values);
+    if (w->failed) { /* which the blocks would forget */
+        return ENC_ERROR;
+    }
+    if (!worth) {
+        return ENC_DECLINE;
     }
     int status = encode_blocks(r);
     return status == ENC_OK && !always && !reduction_pays(r) ? ENC_DECLINE : status;

@@ -104,7 +104,11 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
             *block = NESTED_BLOCK;
             continue;
         }
-        if (!refs_used(w) && !worth_trying(w, values)) {
+        bool worth = refs_used(w) || worth_trying(w, values);
+        if (w->failed) {
+            return ENC_ERROR;
+        }
+        if (!worth) {
             return ENC_DECLINE;
         }
         Py_ssize_t rest = job->form->length(job->target) - job->rows - (Py_ssize_t)values->n;

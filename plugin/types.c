@@ -105,12 +105,15 @@ int find_slots(chunk_writer *w, type_entry *t)
 
 /* ---- default path -------------------------------------------------------------------------------
  */
-static bool type_has(PyTypeObject *type, const char *text)
+/* 1, 0 or -1. */
+static int type_has(PyTypeObject *type, const char *text)
 {
     PyObject *name = PyUnicode_InternFromString(text);
-    bool found = name && _PyType_Lookup(type, name);
-    Py_XDECREF(name);
-    PyErr_Clear();
+    if (!name) {
+        return -1;
+    }
+    int found = _PyType_Lookup(type, name) != NULL;
+    Py_DECREF(name);
     return found;
 }
 
@@ -131,8 +134,12 @@ static int find_form(chunk_writer *w, type_entry *t, PyObject *obj)
         return 0;
     }
     int plain = w->services->is_default_instance(w->dump, obj);
-    if (plain <= 0 || type_has(t->type, "__setstate__")) {
-        return plain < 0 ? -1 : 0;
+    if (plain <= 0) {
+        return plain;
+    }
+    int has_setstate = type_has(t->type, "__setstate__");
+    if (has_setstate) {
+        return has_setstate < 0 ? -1 : 0;
     }
     t->has_dict = t->type->tp_dictoffset != 0;
 #ifdef Py_TPFLAGS_MANAGED_DICT
@@ -151,6 +158,9 @@ type_entry *type_of(chunk_writer *w, PyObject *obj)
     type_entry **recent = &w->recent[((uintptr_t)type >> 6 ^ (uintptr_t)type >> 10) % 8];
     if (*recent && (*recent)->type == type) {
         return *recent;
+    }
+    if (w->failed) { /* with an exception, which further look-ups could clear */
+        return NULL;
     }
     seen_entry *e = seen_find(&w->seen, (PyObject *)type);
     if (!e) {

@@ -7,13 +7,12 @@
 #define _PY_DATETIME_IMPL /* the structs and macros; its static pointer is not wanted */
 #include <datetime.h>
 
-/* sys.modules[name] when it is there: new reference, or NULL without an exception. */
+/* sys.modules[name] when it is there: new reference or NULL, with an exception when it failed. */
 static PyObject *loaded_module(const char *name)
 {
     PyObject *key = PyUnicode_InternFromString(name);
     PyObject *module = key ? PyImport_GetModule(key) : NULL;
     Py_XDECREF(key);
-    PyErr_Clear();
     return module;
 }
 
@@ -24,12 +23,12 @@ static PyObject *dict_item(PyObject *dict, const char *name)
     return found;
 }
 
+/* Borrowed or NULL, with an exception when it failed: find_value_form looks once, at the end. */
 static PyObject *type_item(PyTypeObject *type, const char *name)
 {
     PyObject *key = PyUnicode_InternFromString(name);
     PyObject *found = key ? _PyType_Lookup(type, key) : NULL;
     Py_XDECREF(key);
-    PyErr_Clear();
     return found;
 }
 
@@ -76,7 +75,9 @@ static int datetime_form(PyTypeObject *type)
         const PyDateTime_CAPI *api = PyCapsule_Import(PyDateTime_CAPSULE_NAME, 0);
         Py_DECREF(module);
         if (!api) {
-            PyErr_Clear();
+            if (!PyErr_ExceptionMatches(PyExc_MemoryError)) {
+                PyErr_Clear();
+            }
             return TYPE_PENDING;
         }
         PyTypeObject *types[] = {api->DateType, api->DateTimeType, api->TimeType, api->DeltaType};
@@ -194,6 +195,9 @@ int find_value_form(chunk_writer *w, type_entry *t)
                : is_enum(t->type)     ? TYPE_ENUM
                : is_fraction(t->type) ? TYPE_FRACTION
                                       : TYPE_PENDING;
+    }
+    if (PyErr_Occurred()) {
+        return -1;
     }
     if (form == TYPE_PENDING) {
         return 0;
