@@ -251,7 +251,15 @@ PyObject *enum_value(chunk_writer *w, PyObject *obj, const type_entry *type)
         return NULL;
     }
     PyObject **dict = _PyObject_GetDictPtr(obj);
-    return dict ? dict_item(*dict, "_value_") : NULL;
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    /* without a key to make: what was found once is found again */
+    while (dict && *dict && PyDict_Next(*dict, &at, &key, &value)) {
+        if (PyUnicode_CheckExact(key) && PyUnicode_CompareWithASCIIString(key, "_value_") == 0) {
+            return value;
+        }
+    }
+    return NULL;
 }
 
 bool is_known_value(chunk_writer *w, PyObject *obj, const type_entry *type, int level)
