@@ -49,10 +49,10 @@ int torshi_parse_reducers(PyObject *value)
                      Py_TYPE(value)->tp_name);
         return -1;
     }
-    if (PyUnicode_CompareWithASCIIString(value, "chunked") == 0) {
+    if (str_is(value, "chunked", 7)) {
         return TORSHI_REDUCERS_CHUNKED;
     }
-    if (PyUnicode_CompareWithASCIIString(value, "standard") == 0) {
+    if (str_is(value, "standard", 8)) {
         return TORSHI_REDUCERS_STANDARD;
     }
     PyErr_Format(PyExc_ValueError, "reducers must be 'chunked', 'standard' or None, not %R", value);

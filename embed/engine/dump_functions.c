@@ -77,7 +77,7 @@ done:
 static PyObject **keyword_field(const signature *sig, dump_args *out, PyObject *name)
 {
     for (int i = 1 + sig->has_file; sig->names[i] != NULL; i++) {
-        if (PyUnicode_CompareWithASCIIString(name, sig->names[i]) == 0) {
+        if (str_is(name, sig->names[i], strlen(sig->names[i]))) {
             PyObject **const fields[] = {&out->protocol, &out->fix_imports, &out->buffer_callback,
                                          &out->reducers};
             return fields[i - 1 - sig->has_file];

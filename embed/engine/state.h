@@ -10,6 +10,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <string.h>
+
 #include "torshi/abi.h"
 
 #define TORSHI_VERSION "0.1.0"
@@ -163,5 +165,16 @@ PyMODINIT_FUNC PyInit__torshi(void);
 /* A static libpython (Debian's) has a PyInit__pickle of its own in the same program. */
 #define PyInit__pickle torshi_init__pickle
 PyMODINIT_FUNC PyInit__pickle(void); /* host only */
+
+/* Whether a str is this ASCII text. PyUnicode_CompareWithASCIIString costs a call and two lengths,
+   which the keywords of a call on a tiny value feel. */
+static inline int str_is(PyObject *str, const char *text, size_t n)
+{
+    if (TORSHI_LIKELY(PyUnicode_IS_COMPACT_ASCII(str))) {
+        return (size_t)PyUnicode_GET_LENGTH(str) == n &&
+               memcmp(PyUnicode_1BYTE_DATA(str), text, n) == 0;
+    }
+    return PyUnicode_CompareWithASCIIString(str, text) == 0;
+}
 
 #endif
