@@ -172,20 +172,26 @@ static long find_extension(torshi_dump *d, PyObject *obj, PyObject *module_name,
     if (code == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
+    /* Each version's own errors, as its _pickle raises them. */
+#if PY_VERSION_HEX >= 0x030D0000
+    (void)obj;
+    value = PyLong_AsLong(code);
+    if ((value <= 0 || value > 0x7fffffffL) && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_RuntimeError, "extension code %ld is out of range", value);
+    }
+#else
     if (!PyLong_Check(code)) {
         PyErr_Format(d->st->PicklingError, "Can't pickle %R: extension code %R isn't an integer",
                      obj, code);
         return -1;
     }
     value = PyLong_AsLong(code);
-    if (value <= 0 || value > 0x7fffffffL) {
-        if (!PyErr_Occurred()) {
-            PyErr_Format(d->st->PicklingError,
-                         "Can't pickle %R: extension code %ld is out of range", obj, value);
-        }
-        return -1;
+    if ((value <= 0 || value > 0x7fffffffL) && !PyErr_Occurred()) {
+        PyErr_Format(d->st->PicklingError, "Can't pickle %R: extension code %ld is out of range",
+                     obj, value);
     }
-    return value;
+#endif
+    return PyErr_Occurred() ? -1 : value;
 }
 
 /* Replace the names (owned) by those of Python 2, where they differ. 0 or -1. */

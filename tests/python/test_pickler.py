@@ -785,3 +785,17 @@ def test_extension_registry() -> None:
                 assert dumps(value, protocol) == stock.dumps(value, protocol)
         finally:
             copyreg.remove_extension(__name__, "Node", code)
+
+
+@pytest.mark.parametrize("code", [object(), None, -1, 0, 2**31, 2**1000, True, "x", 1.0], ids=lambda c: type(c).__name__)
+def test_extension_codes_that_are_none(monkeypatch: pytest.MonkeyPatch, code: object) -> None:
+    """The registry is a dict that anyone can write to: the errors are those of this Python's _pickle."""
+    monkeypatch.setitem(copyreg._extension_registry, (__name__, "Node"), code)  # type: ignore[attr-defined]
+
+    def outcome(dumps_: Callable[..., bytes]) -> object:
+        try:
+            return dumps_(Node, 2)
+        except Exception as error:
+            return type(error), str(error)
+
+    assert outcome(dumps) == outcome(stock.dumps)
