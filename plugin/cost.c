@@ -102,13 +102,18 @@ static bool has_three_types(const span *values)
 }
 
 /* The same question for the values of a small container. */
-static bool holds_three_types(PyObject *target)
+static bool holds_three_types(const torshi_objects *objects, PyObject *target)
 {
     PyObject *values[SMALL_ROWS], *key;
+    torshi_dict_view view;
     Py_ssize_t position = 0;
     size_t n = 0;
     if (PyList_CheckExact(target)) {
         span all = span_of(PySequence_Fast_ITEMS(target), (size_t)PyList_GET_SIZE(target));
+        return has_three_types(&all);
+    }
+    if (objects->dict_view(target, &view) && view.count == view.used && !view.values) {
+        span all = {view.base + view.value_offset, view.stride, (size_t)view.count};
         return has_three_types(&all);
     }
     while (n < SMALL_ROWS && PyDict_Next(target, &position, &key, &values[n])) {
@@ -123,19 +128,19 @@ bool too_small(const torshi_objects *objects, PyObject *target, Py_ssize_t n)
 #ifdef TORSHI_ALWAYS_CHUNK
     return false;
 #endif
-    if (n >= SMALL_ROWS || (n >= FEW_ROWS && !holds_three_types(target))) {
+    if (n >= SMALL_ROWS || (n >= FEW_ROWS && !holds_three_types(objects, target))) {
         return false;
     }
     return count_below(objects, target, MUCH_LEVELS) < MUCH;
 }
 
-bool worth_trying(chunk_writer *w, const span *values)
+bool worth_trying(chunk_writer *w, const span *values, bool large_enough)
 {
     size_t n = values->n;
 #ifdef TORSHI_ALWAYS_CHUNK /* a build for tests: what pays is another question */
     return n > 0;
 #endif
-    if (n < FEW_ROWS || (n < SMALL_ROWS && has_three_types(values))) {
+    if (!large_enough && (n < FEW_ROWS || (n < SMALL_ROWS && has_three_types(values)))) {
         size_t below = n;
         for (size_t i = 0; i < n && below < MUCH; i++) {
             below += count_below(w->objects, span_at(values, i), MUCH_LEVELS - 1);
@@ -144,14 +149,20 @@ bool worth_trying(chunk_writer *w, const span *values)
             return false;
         }
     }
-    size_t plain = 0;
+    if (n < SMALL_ROWS) { /* a small one that is not all plain does not pay */
+        for (size_t i = 0; i < n; i++) {
+            if (classify(w, span_at(values, i), 1, 0).kind == KIND_PENDING) {
+                return false;
+            }
+        }
+        return true;
+    }
     for (size_t i = 0; i < FIRST_LOOK; i++) {
-        plain += classify(w, span_at(values, i * n / FIRST_LOOK), 1, 0).kind != KIND_PENDING;
-        if (plain && n >= SMALL_ROWS) {
+        if (classify(w, span_at(values, i * n / FIRST_LOOK), 1, 0).kind != KIND_PENDING) {
             return true;
         }
     }
-    return plain == FIRST_LOOK; /* a small one that is not all plain does not pay */
+    return false;
 }
 
 bool chunk_pays(chunk_writer *w, bool has_roll)

@@ -75,9 +75,8 @@ static inline size_t ceil_div(size_t a, size_t b)
 
 bool texts_repeat(const chunk_writer *w, const texts *t)
 {
-    enum { SLOTS = 1024 };
-    size_t n = t->n, samples = n < SAMPLE ? n : SAMPLE;
-    uint16_t slots[SLOTS] = {0}; /* number of a sample, plus 1 */
+    size_t n = t->n, samples = n < SAMPLE ? n : SAMPLE, mask = samples <= 16 ? 63 : 4 * SAMPLE - 1;
+    uint16_t slots[4 * SAMPLE]; /* number of a sample, plus 1 */
     text_key keys[SAMPLE];
     size_t offsets[SAMPLE], sizes[SAMPLE];
     if (n < 8) {
@@ -87,7 +86,8 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
        of that allows for chance. All values known: what find_distinct asks for. */
     size_t enough = n <= SAMPLE ? (n - 1) / 2 : ceil_div((size_t)SAMPLE * SAMPLE, 4 * n);
     size_t row = 0, offset = 0, repeats = 0;
-    for (size_t i = 0; i < samples; i++) {
+    memset(slots, 0, (mask + 1) * sizeof(slots[0]));
+    for (size_t i = 0; i < samples && i - repeats + enough <= samples; i++) {
         size_t at = i * n / samples;
         if (t->kinds) {
             for (; row < at; row++) {
@@ -102,7 +102,7 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
         offsets[i] = offset;
         sizes[i] = text_bytes(t->lens[row], kind);
         keys[i] = make_key(w->blob.data + offset, sizes[i], kind);
-        size_t slot = (size_t)key_hash(&keys[i]) % SLOTS;
+        size_t slot = (size_t)key_hash(&keys[i]) & mask;
         while (slots[slot]) {
             size_t j = slots[slot] - 1u;
             if (keys[j].a == keys[i].a && keys[j].b == keys[i].b && keys[j].size == keys[i].size &&
@@ -113,7 +113,7 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
                 }
                 break;
             }
-            slot = (slot + 1) % SLOTS;
+            slot = (slot + 1) & mask;
         }
         slots[slot] = (uint16_t)(i + 1);
     }

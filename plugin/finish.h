@@ -84,8 +84,9 @@ int save_target(struct plugin_state *plugin, torshi_dump *dump, PyObject *target
  */
 /* Whether a dict or list of n entries can be passed over without a look at its columns. */
 bool too_small(const torshi_objects *objects, PyObject *target, Py_ssize_t n);
-/* Whether a container of these values is worth an attempt. */
-bool worth_trying(chunk_writer *w, const span *values);
+/* Whether a container of these values is worth an attempt. `large_enough`: they are all that
+   too_small was asked about. */
+bool worth_trying(chunk_writer *w, const span *values, bool large_enough);
 /* Whether the payload in w is shorter than what it replaces. */
 bool chunk_pays(chunk_writer *w, bool has_roll);
 

@@ -305,7 +305,7 @@ static int attempt(reduction *r, int mode, bool always)
         return ENC_ERROR;
     }
     writer_reset(w);
-    bool worth = always || worth_trying(w, &r->values);
+    bool worth = always || worth_trying(w, &r->values, false);
     if (w->failed) { /* which the blocks would forget */
         return ENC_ERROR;
     }

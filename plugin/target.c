@@ -104,7 +104,8 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
             *block = NESTED_BLOCK;
             continue;
         }
-        bool worth = refs_used(w) || worth_trying(w, values);
+        bool all = (Py_ssize_t)values->n == job->form->length(job->target); /* see save_target */
+        bool worth = refs_used(w) || worth_trying(w, values, all);
         if (w->failed) {
             return ENC_ERROR;
         }
