@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "save_fast.h"
+
 #define DEFAULT_PROTOCOL 4
 #define KEPT_BUFFER 1048576 /* a larger output buffer is not kept between dumps */
 
@@ -21,7 +23,11 @@ int dump_init(torshi_dump *d, torshi_state *st)
 int dump_set_protocol(torshi_dump *d, PyObject *protocol, int fix_imports)
 {
     long proto = DEFAULT_PROTOCOL;
-    if (protocol != NULL && protocol != Py_None) {
+    int64_t value;
+    if (protocol != NULL && Py_IS_TYPE(protocol, &PyLong_Type) && small_int(protocol, &value) &&
+        value >= 0 && value <= OP_HIGHEST_PROTOCOL) {
+        proto = (long)value;
+    } else if (protocol != NULL && protocol != Py_None) {
         proto = PyLong_AsLong(protocol);
         if (proto == -1 && PyErr_Occurred()) {
             return -1;
