@@ -85,29 +85,21 @@ int begin_container(torshi_dump *d, PyObject *obj, Py_ssize_t solo, enum opcode 
 /* Lists of at most so many items are begun without a task, as small dicts are. */
 #define SMALL_LIST 8
 
-/* The items of a list of 1 to SMALL_LIST, after EMPTY_LIST; up to the first that is no str and no
-   atom nothing can run code, as no file takes the bytes. */
+/* The items of a list of 1 to SMALL_LIST, after EMPTY_LIST, up to the first that is no atom. No
+   file takes the bytes, so nothing runs code. */
 static int save_small_list(torshi_dump *d, PyObject *obj, Py_ssize_t n)
 {
-    PyObject *item = NULL;
     Py_ssize_t pos = 0;
     torshi_task *t;
     if (n > 1 && out_op(d, OP_MARK) < 0) {
         return SAVE_ERROR;
     }
-    while (pos < n && d->p < d->soft) {
-        PyObject *found = PyList_GET_ITEM(obj, pos);
-        pos++;
-        if (Py_IS_TYPE(found, &PyUnicode_Type)) {
-            if (save_str(d, found, d->memo.solo) < 0) {
-                return SAVE_ERROR;
-            }
-        } else if (!try_atom(d, found, Py_TYPE(found))) {
-            item = found;
-            break;
+    for (; pos < n && d->p < d->soft && is_atom(PyList_GET_ITEM(obj, pos)); pos++) {
+        if (save_atom(d, PyList_GET_ITEM(obj, pos)) < 0) {
+            return SAVE_ERROR;
         }
     }
-    if (item == NULL && pos == n) {
+    if (pos == n) {
         return out_op(d, n > 1 ? OP_APPENDS : OP_APPEND) < 0 ? SAVE_ERROR : SAVE_DONE;
     }
     t = push_task(d, TASK_LIST, Py_NewRef(obj), NULL);
@@ -116,7 +108,7 @@ static int save_small_list(torshi_dump *d, PyObject *obj, Py_ssize_t n)
     }
     t->step = n > 1 ? 0 : WALK_SINGLE;
     t->u.walk.pos = t->u.walk.n = pos;
-    return item == NULL || save_object(d, item, d->memo.solo) >= 0 ? SAVE_PUSHED : SAVE_ERROR;
+    return SAVE_PUSHED;
 }
 
 int save_list(torshi_dump *d, PyObject *obj, Py_ssize_t solo)

@@ -13,47 +13,36 @@
 #define SMALL_DICT 8
 
 /*
- * The entries of a dict that is to have 1 to SMALL_DICT, after EMPTY_DICT. Up to the first value
- * that is no str and no atom nothing can run code, as no file takes the bytes; from there on a task
- * is in charge.
+ * The entries of a dict that has 1 to SMALL_DICT, after EMPTY_DICT, up to the first that holds more
+ * than atoms: from there on a task is in charge. No file takes the bytes, so nothing runs code.
  */
 static int save_small_dict(torshi_dump *d, PyObject *obj, Py_ssize_t size,
                            const torshi_dict_view *view)
 {
     Py_ssize_t key_solo = view->values != NULL ? -1 : d->memo.solo; /* see cursor_refresh */
     Py_ssize_t pos = 0, n = 0;
-    PyObject *value = NULL;
     torshi_task *t;
     if (size > 1 && out_op(d, OP_MARK) < 0) {
         return SAVE_ERROR;
     }
-    while (pos < view->count && d->p < d->soft) {
+    for (; pos < view->count && d->p < d->soft; pos++) {
         const unsigned char *entry = view->base + (size_t)pos * view->stride;
         PyObject *key = *(PyObject *const *)(const void *)(entry + view->key_offset);
-        PyObject *found = view->values != NULL
+        PyObject *value = view->values != NULL
                               ? view->values[pos]
                               : *(PyObject *const *)(const void *)(entry + view->value_offset);
-        if (found != NULL) {
-            if (!Py_IS_TYPE(key, &PyUnicode_Type)) {
-                break;
-            }
-            if (save_str(d, key, key_solo) < 0) {
-                return SAVE_ERROR;
-            }
-            n++;
-            if (Py_IS_TYPE(found, &PyUnicode_Type)) {
-                if (save_str(d, found, d->memo.solo) < 0) {
-                    return SAVE_ERROR;
-                }
-            } else if (d->p >= d->soft || !try_atom(d, found, Py_TYPE(found))) {
-                value = found;
-                pos++;
-                break;
-            }
+        if (value == NULL) {
+            continue;
         }
-        pos++;
+        if (!Py_IS_TYPE(key, &PyUnicode_Type) || !is_atom(value)) {
+            break;
+        }
+        if (save_str(d, key, key_solo) < 0 || save_atom(d, value) < 0) {
+            return SAVE_ERROR;
+        }
+        n++;
     }
-    if (value == NULL && pos == view->count) {
+    if (pos == view->count) {
         return out_op(d, size > 1 ? OP_SETITEMS : OP_SETITEM) < 0 ? SAVE_ERROR : SAVE_DONE;
     }
     t = push_task(d, TASK_DICT, Py_NewRef(obj), NULL);
@@ -64,7 +53,7 @@ static int save_small_dict(torshi_dump *d, PyObject *obj, Py_ssize_t size,
     t->u.walk.size = size;
     t->u.walk.pos = pos;
     t->u.walk.n = n;
-    return value == NULL || save_object(d, value, d->memo.solo) >= 0 ? SAVE_PUSHED : SAVE_ERROR;
+    return SAVE_PUSHED;
 }
 
 int save_dict(torshi_dump *d, PyObject *obj, Py_ssize_t solo)

@@ -225,4 +225,22 @@ FAST_INLINE int try_atom(torshi_dump *d, PyObject *obj, PyTypeObject *type)
     return 0;
 }
 
+/* Whether obj holds no other object and is of a type that pickle knows by itself. */
+FAST_INLINE int is_atom(PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type ||
+           obj == Py_None || type == &PyBool_Type;
+}
+
+/* An object of which is_atom says yes, met where a container holds it: SAVE_DONE or SAVE_ERROR. */
+FAST_INLINE int save_atom(torshi_dump *d, PyObject *obj)
+{
+    if (Py_IS_TYPE(obj, &PyUnicode_Type)) {
+        return d->p < d->soft ? save_str(d, obj, d->memo.solo) : save_object(d, obj, d->memo.solo);
+    }
+    return d->p < d->soft && try_atom(d, obj, Py_TYPE(obj)) ? SAVE_DONE
+                                                            : save_object(d, obj, d->memo.solo);
+}
+
 #endif
