@@ -45,7 +45,7 @@ static inline PyObject *span_at(const span *s, size_t i)
 /* Columns of so many rows are likely to be out of the cache: strings and rows are fetched ahead.
    (Numbers mostly lie in the order in which they were made, which the machine sees itself.) */
 #define FAR_ROWS 2048
-#define AHEAD 8
+#define AHEAD 16
 static inline void fetch_ahead(const span *s, size_t i)
 {
     if (s->n >= FAR_ROWS && i + AHEAD < s->n) {

@@ -11,6 +11,8 @@
 
 #define PROBE_LIMIT 64
 #define TABLE_START 64
+/* A column of so many rows is given up early when few of its first values repeat. */
+#define EARLY_ROWS 2048
 
 /* A string as the table compares it: itself when short, else two hashes of it. */
 typedef struct text_key {
@@ -120,6 +122,14 @@ bool texts_repeat(const chunk_writer *w, const texts *t)
     return false;
 }
 
+/* Most distinct values that n rows, or the first *look of them, may have for a dictionary to be
+   worth its time. */
+static size_t most_distinct(size_t n, size_t *look)
+{
+    *look = n >= EARLY_ROWS ? n / 8 : 0;
+    return *look ? *look * 15 / 16 : n / 2 + 1;
+}
+
 /* ---- all values ---------------------------------------------------------------------------------
  */
 typedef struct distinct_table {
@@ -163,10 +173,10 @@ static inline void add_distinct(const texts *t, text_dictionary *d, size_t row, 
 }
 
 /* By a Python dict: for columns whose strings collide. */
-static PLUGIN_NOINLINE int find_by_dict(const span *s, const texts *t, text_dictionary *d,
-                                        size_t most)
+static PLUGIN_NOINLINE int find_by_dict(const span *s, const texts *t, text_dictionary *d)
 {
     int status = ENC_ERROR;
+    size_t look, most = most_distinct(t->n, &look);
     PyObject *number = NULL, *numbers = PyDict_New();
     size_t offset = 0;
     if (!numbers) {
@@ -182,6 +192,9 @@ static PLUGIN_NOINLINE int find_by_dict(const span *s, const texts *t, text_dict
         } else {
             if (PyErr_Occurred()) {
                 goto done;
+            }
+            if (i >= look) {
+                most = t->n / 2 + 1;
             }
             if (d->count >= most) {
                 d->count = 0;
@@ -205,7 +218,7 @@ done:
 
 int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionary *d)
 {
-    size_t n = t->n, most = n / 2 + 1, offset = 0;
+    size_t n = t->n, offset = 0, look, most = n / 2 + 1, limit = most_distinct(n, &look);
     distinct_table table = {NULL, 0};
     text_key last = {0, 0, UINT32_MAX}; /* looked up last: runs are common */
     size_t last_row = 0;
@@ -250,12 +263,15 @@ int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionar
                 }
             }
             if (++probes > PROBE_LIMIT) {
-                return find_by_dict(s, t, d, most);
+                return find_by_dict(s, t, d);
             }
         }
-        if (d->count == most) {
-            d->count = 0;
-            return ENC_OK;
+        if (d->count == limit) {
+            if (i < look || limit == most) {
+                d->count = 0;
+                return ENC_OK;
+            }
+            limit = most;
         }
         table.entries[slot] = (table_entry){k.a, k.b, k.size, (uint32_t)d->count + 1};
         add_distinct(t, d, i, offset, bytes);

@@ -121,6 +121,8 @@ static PLUGIN_NOINLINE int read_wide(chunk_writer *w, PyObject *obj, texts *t, s
     return ENC_OK;
 }
 
+#define MANY_OWNERS 255
+
 /*
  * All strings of s: lengths, kinds, characters. ENC_OTHER at the first that is of another type or
  * longer than `longest`. `text`: they are str, else bytes; a constant where this is inlined.
@@ -130,6 +132,7 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
     PyTypeObject *const type = text ? &PyUnicode_Type : &PyBytes_Type;
     uint8_t *start = NULL, *end = NULL;
     uint32_t *restrict lens = t->lens;
+    uint8_t *restrict owners = t->owners;
     size_t n = s->n, shared = 0, total = 0, shortest = SIZE_MAX, largest = 0;
     if (make_room(w, &start, &end, 16 * n) < 0) {
         return ENC_ERROR;
@@ -152,6 +155,9 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
             return longest == UINT32_MAX ? ENC_DECLINE : ENC_OTHER;
         }
         shared |= (size_t)Py_REFCNT(obj) - 1;
+        if (owners) {
+            owners[i] = (uint8_t)(Py_REFCNT(obj) < MANY_OWNERS ? Py_REFCNT(obj) : MANY_OWNERS);
+        }
         shortest = len < shortest ? len : shortest;
         largest = len > largest ? len : largest;
         lens[i] = (uint32_t)len;
@@ -213,6 +219,12 @@ static inline int64_t row_cost(const texts *t, size_t i)
     return (int64_t)size + (size > 255 ? 6 : 3);
 }
 
+/* Those to the object of row i, which in a large column may be far by now and is left alone. */
+static inline Py_ssize_t references_to(const texts *t, size_t i, PyObject *obj)
+{
+    return t->owners && t->owners[i] < MANY_OWNERS ? t->owners[i] : Py_REFCNT(obj);
+}
+
 /*
  * Some objects have other owners, so one may stand in several rows, or have been met before: count
  * what each row takes as opcodes, and note for each the first row with the same object. One all of
@@ -231,7 +243,7 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
         PyObject *obj = span_at(s, i);
         run = 1;
         t->same[i] = (uint32_t)i;
-        if (Py_REFCNT(obj) == 1) {
+        if (references_to(t, i, obj) == 1) {
             cost += row_cost(t, i);
             ordinal++;
             continue;
@@ -240,7 +252,7 @@ static int count_shared(chunk_writer *w, const span *s, texts *t)
             t->same[i + run++] = (uint32_t)i;
         }
         t->repeated |= run > 1;
-        if (Py_REFCNT(obj) == (Py_ssize_t)run) {
+        if (references_to(t, i, obj) == (Py_ssize_t)run) {
             cost += row_cost(t, i) + (int64_t)(run - 1) * (ordinal < 256 ? 2 : 5);
             ordinal++;
             continue;
@@ -346,7 +358,8 @@ int encode_texts(chunk_writer *w, const span *s, unsigned flags)
     int width;
     w->serial++;
     t.lens = arena_alloc(&w->arena, s->n, sizeof(*t.lens));
-    if (!t.lens) {
+    t.owners = s->n >= FAR_ROWS ? arena_alloc(&w->arena, s->n, 1) : NULL;
+    if (!t.lens || (s->n >= FAR_ROWS && !t.owners)) {
         goto done;
     }
     w->blob.len = 0;

@@ -12,12 +12,13 @@
 /* A column's strings as they lie in the writer's blob. */
 typedef struct texts {
     size_t n;
-    bool bytes;     /* bytes, not str */
-    bool repeated;  /* one object stands in two rows */
-    uint32_t *lens; /* in characters */
-    uint8_t *kinds; /* NULL: all ASCII, or bytes */
-    size_t *sizes;  /* with kinds: bytes in UTF-8 of those rows that are not ASCII */
-    bool shared;    /* an object has more than one owner */
+    bool bytes;      /* bytes, not str */
+    bool repeated;   /* one object stands in two rows */
+    uint32_t *lens;  /* in characters */
+    uint8_t *kinds;  /* NULL: all ASCII, or bytes */
+    size_t *sizes;   /* with kinds: bytes in UTF-8 of those rows that are not ASCII */
+    bool shared;     /* an object has more than one owner */
+    uint8_t *owners; /* of FAR_ROWS rows or more: references to each object, at most 255 */
     uint32_t shortest, longest;
     int64_t cost;   /* as opcodes */
     uint32_t *same; /* the first row with the same object; NULL when nothing is shared */

@@ -122,6 +122,19 @@ class SameBytes(unittest.TestCase):
                     self.same(native, _pure.dumps(texts, 5), f"{n} {share} {tail[:1]!r}")
                     self.assertEqual(pickle.loads(native), texts)
 
+    def test_texts_that_start_with_few_repeats(self) -> None:
+        """Long columns give a dictionary up by what their first eighth holds, short ones do not."""
+        for n, gives_up in ((2047, False), (2048, True), (2056, True)):
+            look = n // 8
+            sizes = []
+            for distinct in (look * 15 // 16, look * 15 // 16 + 1):
+                texts = [f"row {min(i, distinct - 1)}" for i in range(look)] + ["row 0"] * (n - look)
+                native = torshi.dumps(texts, 5)
+                self.same(native, _pure.dumps(texts, 5), f"{n} {distinct}")
+                self.assertEqual(pickle.loads(native), texts)
+                sizes.append(len(native))
+            self.assertEqual(sizes[1] > 2 * sizes[0], gives_up, f"{n} {sizes}")
+
     def test_a_pickler_again(self) -> None:
         """The memo is kept from dump to dump."""
         for seed in range(150 * FACTOR):

@@ -75,6 +75,7 @@ from ._pure_wire import (
     PLAIN,
     RAW_KINDS,
     REFERENCE,
+    EARLY_ROWS,
     SAMPLE,
     SORTED,
     STR,
@@ -297,6 +298,9 @@ class Writer(Scan):
             n = len(values)
             enough = (n - 1) // 2 if n <= SAMPLE else -(-SAMPLE * SAMPLE // (4 * n))
             repeated = repeats >= enough
+        look = len(values) // 8
+        if len(values) >= EARLY_ROWS and len(set(values[:look])) > look * 15 // 16:
+            repeated = False
         if repeated:
             numbers: dict[Any, int] = {}
             for v in values:
