@@ -52,6 +52,15 @@ static inline void fetch_ahead(const span *s, size_t i)
         __builtin_prefetch(span_at(s, i + AHEAD));
     }
 }
+/* The same for objects whose second cache line is looked at, too. */
+static inline void fetch_lines_ahead(const span *s, size_t i)
+{
+    if (s->n >= FAR_ROWS && i + AHEAD < s->n) {
+        const char *obj = (const char *)span_at(s, i + AHEAD);
+        __builtin_prefetch(obj);
+        __builtin_prefetch(obj + 64);
+    }
+}
 
 static inline span span_of(PyObject **objects, size_t n)
 {

@@ -130,6 +130,8 @@ static PLUGIN_NOINLINE int read_wide(chunk_writer *w, PyObject *obj, texts *t, s
 static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t longest, bool text)
 {
     PyTypeObject *const type = text ? &PyUnicode_Type : &PyBytes_Type;
+    const span rows =
+        *s; /* in registers, as are to and limit, with nobody having their addresses */
     uint8_t *start = NULL, *end = NULL;
     uint32_t *restrict lens = t->lens;
     uint8_t *restrict owners = t->owners;
@@ -137,10 +139,10 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
     if (make_room(w, &start, &end, 16 * n) < 0) {
         return ENC_ERROR;
     }
-    uint8_t *to = start, *limit = end; /* in registers, as long as nobody has their addresses */
+    uint8_t *to = start, *limit = end;
     for (size_t i = 0; i < n; i++) {
-        PyObject *obj = span_at(s, i);
-        fetch_ahead(s, i);
+        PyObject *obj = span_at(&rows, i);
+        fetch_lines_ahead(&rows, i);
         if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type)) {
             return ENC_OTHER;
         }
