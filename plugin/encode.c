@@ -22,6 +22,7 @@ typedef struct splitter {
     value_kind raw[RAW_KINDS];
     size_t raw_count;
     shape *shapes[RAW_KINDS];
+    uint8_t raw_of[RAW_KINDS]; /* shape -> raw kind, or RAW_KINDS */
     size_t shape_count, dict_shapes;
     group groups[TORSHI_MAX_MIXED];
     size_t count;
@@ -199,14 +200,58 @@ static int find_kind(chunk_writer *w, splitter *sp, PyObject *obj, int level, un
     return shaped ? add_shape(w, sp, obj, other, kind) : ENC_OK;
 }
 
+/*
+ * The same for a dict that nobody else has, so that there is nothing to claim: most rows of a split
+ * column of dicts end here. *k: its raw kind. ENC_OTHER when it must be looked at again.
+ */
+static int find_own_dict(chunk_writer *w, splitter *sp, PyObject *obj, size_t *k)
+{
+    torshi_dict_view view;
+    PyObject **values = NULL;
+    if (!w->objects->dict_view(obj, &view) || view.used != view.count) {
+        return ENC_OTHER;
+    }
+    for (size_t i = 0; i < sp->shape_count; i++) {
+        shape *sh = sp->shapes[i];
+        if (sh->type || sh->n != (size_t)view.count) {
+            continue;
+        }
+        if (!values) {
+            values = arena_take(&w->arena, sh->n * sizeof(*values));
+            if (!values) {
+                return ENC_ERROR;
+            }
+        }
+        if (take_view(&view, sh, values, 1)) {
+            sh->taken[sh->rows++] = values;
+            *k = sp->raw_of[i];
+            return ENC_OK;
+        }
+    }
+    return ENC_OTHER;
+}
+
 /* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */
 static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int level, unsigned flags)
 {
     uint8_t follower[RAW_KINDS + 1] = {0}; /* what came after each last time: kinds come in turns */
     size_t last = 0;
     for (size_t i = 0; i < s->n; i++) {
+        PyObject *obj = span_at(s, i);
         value_kind kind;
-        int status = find_kind(w, sp, span_at(s, i), level, flags, &kind);
+        int status = ENC_OTHER;
+        if (sp->dict_shapes && PyDict_CheckExact(obj) && Py_REFCNT(obj) == 1) {
+            size_t own;
+            status = find_own_dict(w, sp, obj, &own);
+            if (status == ENC_OK) {
+                sp->selectors[i] = follower[last] = (uint8_t)own;
+                last = own;
+                continue;
+            }
+        }
+        if (status == ENC_OTHER) {
+            status = find_kind(w, sp, obj, level, flags, &kind);
+        }
         if (status != ENC_OK) {
             return status;
         }
@@ -220,6 +265,10 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
                 if (sp->raw[k].kind == kind.kind && sp->raw[k].detail == kind.detail) {
                     break;
                 }
+            }
+            if (sp->shape_count && (uintptr_t)sp->shapes[sp->shape_count - 1] == kind.detail &&
+                k == sp->raw_count) {
+                sp->raw_of[sp->shape_count - 1] = (uint8_t)k; /* it was made for this row */
             }
             if (k == sp->raw_count && k < RAW_KINDS) {
                 sp->raw[sp->raw_count++] = kind;
