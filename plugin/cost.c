@@ -165,6 +165,69 @@ bool worth_trying(chunk_writer *w, const span *values, bool large_enough)
     return false;
 }
 
+/* What the first pending cell takes whose value is a row: chunk(roll, index) with the largest
+   numbers and MEMOIZE, where opcodes alone would GET it. */
+#define MET_AGAIN 16
+
+#define ON_ROLL 1 /* index of a seen_entry of a row */
+#define CHARGED 2
+
+static int mark_rolled(chunk_writer *w)
+{
+    for (size_t i = 0; i < w->column_count; i++) {
+        const span *objects = &w->columns[i].objects;
+        for (size_t j = 0; j < objects->n; j++) {
+            if (Py_REFCNT(span_at(objects, j)) > 1) {
+                seen_entry *e = seen_find(&w->seen, span_at(objects, j));
+                if (!e) {
+                    return -1;
+                }
+                if (e->obj) {
+                    e->index = ON_ROLL;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+/*
+ * What it takes to push the rows that are met again within their chunk; -1 when the dict of an
+ * instance is, which would be written once more, with all that is in it, or (w->failed) without
+ * memory. Asked when all columns are made: until then a claim may be taken back, and a row that was
+ * claimed may still become pending itself.
+ */
+static int64_t count_met_again(chunk_writer *w)
+{
+    int64_t cost = 0;
+    bool marked = false;
+    for (size_t i = 0; i < w->pending_count; i++) {
+        PyObject *value = w->pending[i].value;
+        if (Py_REFCNT(value) == 1) {
+            continue;
+        }
+        seen_entry *e = seen_find(&w->seen, value);
+        if (e && e->obj && e->column == STATE_SERIAL) {
+            return -1;
+        }
+        if (e && e->obj && e->column == ROW_SERIAL && !marked) {
+            marked = true;
+            if (mark_rolled(w) < 0) {
+                e = NULL;
+            }
+        }
+        if (!e) {
+            w->failed = true;
+            return -1;
+        }
+        if (e->obj && e->column == ROW_SERIAL && e->index == ON_ROLL) {
+            e->index = CHARGED;
+            cost += MET_AGAIN;
+        }
+    }
+    return cost;
+}
+
 bool chunk_pays(chunk_writer *w, bool has_roll)
 {
     int callable = met_cost(w, w->chunk);
@@ -177,5 +240,9 @@ bool chunk_pays(chunk_writer *w, bool has_roll)
     return true;
 #endif
     cost += 2 + w->extra;       /* TUPLE2 or TUPLE, REDUCE */
-    return cost < w->bound + 2; /* MARK, APPENDS or SETITEMS */
+    if (cost >= w->bound + 2) { /* MARK, APPENDS or SETITEMS */
+        return false;
+    }
+    int64_t again = w->pending_count ? count_met_again(w) : 0;
+    return again >= 0 && cost + again < w->bound + 2;
 }

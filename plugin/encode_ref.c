@@ -305,7 +305,7 @@ int reduce_refs(chunk_writer *w, PyObject *target)
     w->bound += (int64_t)scan->wanted * LEAST_COST;
     w->extra -= scan->extra;
     if (!chunk_pays(w, true)) {
-        return ENC_DECLINE;
+        return w->failed ? ENC_ERROR : ENC_DECLINE;
     }
     int status = record_new(w, target, true, &record);
     if (status == 0) {

@@ -132,7 +132,8 @@ static int encode_block(chunk_writer *w, const target_job *job, size_t *block, s
             continue;
         }
         if (status == ENC_OK) {
-            return refs_used(w) || chunk_pays(w, needs_roll(w)) ? ENC_OK : ENC_DECLINE;
+            bool pays = refs_used(w) || chunk_pays(w, needs_roll(w));
+            return w->failed ? ENC_ERROR : pays ? ENC_OK : ENC_DECLINE;
         }
         if (status == ENC_AGAIN) {
             continue;

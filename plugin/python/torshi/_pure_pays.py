@@ -10,12 +10,14 @@ from ._pure_wire import (
     FIRST_LOOK,
     ITEM,
     LONG_ROW,
+    MET_AGAIN,
     MUCH,
     MUCH_LEVELS,
     PAIR,
     PENDING,
     ROW,
     SMALL_ROWS,
+    STATE,
     uvar,
 )
 from ._pure_write import Writer
@@ -57,7 +59,21 @@ def pays(w: Writer, chunk: Any, has_roll: bool) -> bool:
         size + (w.met_cost(chunk) or 17) + (2 if size < 256 else 5) + (18 if size >= 65536 else 0)
     )
     cost += 3 if has_roll else 0
-    return cost + 2 + w.extra < w.bound + 2
+    again = _count_met_again(w)
+    return again is not None and cost + 2 + w.extra + again < w.bound + 2
+
+
+def _count_met_again(w: Writer) -> int | None:
+    """What it takes to push rows met again in their chunk; None: an instance's dict is met again."""
+    rolled = {id(obj) for _, _, objects, _ in w.columns for obj in objects}
+    again = set()
+    for _, _, value in w.pending:
+        seen = w.seen.get(id(value))
+        if seen is not None and seen.column == STATE:
+            return None
+        if seen is not None and seen.column == ROW and id(value) in rolled:
+            again.add(id(value))
+    return MET_AGAIN * len(again)
 
 
 def needs_roll(w: Writer) -> bool:

@@ -14,6 +14,7 @@ EARLY_ROWS = 2048
 DEEPEST = MAX_DEPTH - 6
 RAW_KINDS, DICT_SHAPES, FIELDS_A_ROW = 255, 12, 8
 FEW_ROWS, SMALL_ROWS, MUCH, MUCH_LEVELS, FIRST_LOOK = 8, 16, 64, 10, 16
+MET_AGAIN = 16  # bytes of pushing a row that is met again in its chunk, beyond those of a GET
 
 # Column kinds of docs/format.md.
 C_NONE, C_PENDING, C_FALSE, C_TRUE, C_BOOL, C_INT, C_PROGRESSION, C_BIG, C_FLOAT, C_FLOAT_CONST = (
