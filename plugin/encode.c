@@ -231,14 +231,38 @@ static int find_own_dict(chunk_writer *w, splitter *sp, PyObject *obj, size_t *k
     return ENC_OTHER;
 }
 
+/* The kind of a value that is told without a look below it; 0 for all others. */
+static inline int atom_kind(PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    int64_t v;
+    if (type == &PyUnicode_Type) {
+        return PyUnicode_GET_LENGTH(obj) < LONG_TEXT ? KIND_STR : 0;
+    }
+    if (type == &PyLong_Type) {
+        return read_int64(obj, &v) ? KIND_INT : 0;
+    }
+    return type == &PyFloat_Type  ? KIND_FLOAT
+           : obj == Py_None       ? KIND_NONE
+           : type == &PyBool_Type ? KIND_BOOL
+                                  : 0;
+}
+
 /* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */
 static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int level, unsigned flags)
 {
     uint8_t follower[RAW_KINDS + 1] = {0}; /* what came after each last time: kinds come in turns */
+    uint8_t atoms[KIND_STR + 1] = {0};     /* the raw kind of each, plus 1 */
     size_t last = 0;
     for (size_t i = 0; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
         value_kind kind;
+        int atom = atom_kind(obj);
+        if (atom && atoms[atom]) {
+            last = atoms[atom] - 1u;
+            sp->selectors[i] = (uint8_t)last;
+            continue;
+        }
         int status = ENC_OTHER;
         if (sp->dict_shapes && PyDict_CheckExact(obj) && Py_REFCNT(obj) == 1) {
             size_t own;
@@ -273,6 +297,9 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
             if (k == sp->raw_count && k < RAW_KINDS) {
                 sp->raw[sp->raw_count++] = kind;
             }
+        }
+        if (kind.kind <= KIND_STR && k < RAW_KINDS) {
+            atoms[kind.kind] = (uint8_t)(k + 1);
         }
         sp->selectors[i] = (uint8_t)k; /* RAW_KINDS: one too many */
         follower[last] = (uint8_t)k;
