@@ -87,9 +87,13 @@ static size_t count_below(const torshi_objects *objects, PyObject *obj, int leve
 
 static bool has_three_types(const span *values)
 {
-    PyTypeObject *types[2] = {NULL, NULL};
+    PyTypeObject *types[2] = {NULL, NULL}, *last = NULL;
     for (size_t i = 0; i < values->n; i++) {
         PyTypeObject *type = Py_TYPE(span_at(values, i));
+        if (type == last) {
+            continue;
+        }
+        last = type;
         if (type == types[0] || type == types[1] || type == Py_TYPE(Py_None)) {
             continue;
         }
@@ -151,7 +155,9 @@ bool worth_trying(chunk_writer *w, const span *values, bool large_enough)
     }
     if (n < SMALL_ROWS) { /* a small one that is not all plain does not pay */
         for (size_t i = 0; i < n; i++) {
-            if (classify(w, span_at(values, i), 1, 0).kind == KIND_PENDING) {
+            PyObject *obj = span_at(values, i);
+            if (!(PyUnicode_CheckExact(obj) && PyUnicode_GET_LENGTH(obj) < LONG_TEXT) &&
+                classify(w, obj, 1, 0).kind == KIND_PENDING) {
                 return false;
             }
         }

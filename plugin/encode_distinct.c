@@ -13,6 +13,8 @@
 #define TABLE_START 64
 /* A column of so many rows is given up early when few of its first values repeat. */
 #define EARLY_ROWS 2048
+/* Columns so small are told to be of different values by 64 bits. */
+#define BITS_TELL 32
 
 /* A string as the table compares it: itself when short, else two hashes of it. */
 typedef struct text_key {
@@ -46,14 +48,10 @@ static inline text_key make_key(const uint8_t *p, size_t bytes, unsigned kind)
 {
     uint32_t size = bytes < (1u << 29) ? (uint32_t)bytes : 1u << 29;
     text_key k = {0, 0, size << 2 | kind};
-    if (PLUGIN_LIKELY(bytes <= 16)) {
-        uint64_t a = load_le64(p), b = load_le64(p + 8);
-        if (bytes <= 8) {
-            k.a = bytes ? a & (UINT64_MAX >> (8 * (8 - bytes))) : 0;
-        } else {
-            k.a = a;
-            k.b = b & (UINT64_MAX >> (8 * (16 - bytes)));
-        }
+    if (PLUGIN_LIKELY(bytes <= 16)) { /* without branches: lengths follow no pattern */
+        const uint64_t all = UINT64_MAX;
+        k.a = load_le64(p) & (bytes >= 8 ? all : ~(all << (8 * bytes & 63)));
+        k.b = load_le64(p + 8) & (bytes <= 8 ? 0 : all >> (8 * (16 - bytes) & 63));
         return k;
     }
     uint64_t h = bytes;
@@ -75,20 +73,41 @@ static inline size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
+/* Whether more than `most` of so few values differ, as far as a bit for each hash can tell. */
+static bool mostly_differ(const chunk_writer *w, const texts *t, size_t most)
+{
+    const uint8_t *p = w->blob.data;
+    uint64_t bits = 0;
+    size_t differ = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        unsigned kind = t->kinds ? t->kinds[i] : 0;
+        size_t bytes = text_bytes(t->lens[i], kind);
+        text_key k = make_key(p, bytes, kind);
+        unsigned bit = key_hash(&k) & 63;
+        differ += !(bits >> bit & 1);
+        if (differ > most) {
+            return true;
+        }
+        bits |= UINT64_C(1) << bit;
+        p += bytes;
+    }
+    return false;
+}
+
 bool texts_repeat(const chunk_writer *w, const texts *t)
 {
-    size_t n = t->n, samples = n < SAMPLE ? n : SAMPLE, mask = samples <= 16 ? 63 : 4 * SAMPLE - 1;
+    const size_t n = t->n, samples = SAMPLE, mask = 4 * SAMPLE - 1;
     uint16_t slots[4 * SAMPLE]; /* number of a sample, plus 1 */
     text_key keys[SAMPLE];
     size_t offsets[SAMPLE], sizes[SAMPLE];
-    if (n < 8) {
-        return false;
+    if (n <= SAMPLE) { /* find_distinct looks at all of them, and gives up at n / 2 + 2 */
+        return n >= 8 && !(n <= BITS_TELL && mostly_differ(w, t, n / 2 + 1));
     }
     /* Of n values that are n / 2 different ones, s samples have s * s / 2n repeats at least; half
-       of that allows for chance. All values known: what find_distinct asks for. */
-    size_t enough = n <= SAMPLE ? (n - 1) / 2 : ceil_div((size_t)SAMPLE * SAMPLE, 4 * n);
+       of that allows for chance. */
+    size_t enough = ceil_div((size_t)SAMPLE * SAMPLE, 4 * n);
     size_t row = 0, offset = 0, repeats = 0;
-    memset(slots, 0, (mask + 1) * sizeof(slots[0]));
+    memset(slots, 0, sizeof(slots));
     for (size_t i = 0; i < samples && i - repeats + enough <= samples; i++) {
         size_t at = i * n / samples;
         if (t->kinds) {
@@ -222,6 +241,9 @@ int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionar
     distinct_table table = {NULL, 0};
     text_key last = {0, 0, UINT32_MAX}; /* looked up last: runs are common */
     size_t last_row = 0;
+    const uint32_t *const lens = t->lens, *const same = t->same;
+    const uint8_t *const kinds = t->kinds;
+    uint32_t *indexes;
     d->lens = arena_alloc(&w->arena, most, sizeof(*d->lens));
     d->offsets = arena_alloc(&w->arena, most, sizeof(*d->offsets));
     d->kinds = t->kinds ? arena_alloc(&w->arena, most, 1) : NULL;
@@ -230,17 +252,18 @@ int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionar
         resize_table(w, &table) != ENC_OK) {
         return ENC_ERROR;
     }
+    indexes = d->indexes;
     for (size_t i = 0; i < n; i++) {
-        unsigned kind = t->kinds ? t->kinds[i] : 0;
-        size_t bytes = text_bytes(t->lens[i], kind);
-        if (t->same && t->same[i] != i) {
-            d->indexes[i] = d->indexes[t->same[i]];
+        unsigned kind = kinds ? kinds[i] : 0;
+        size_t bytes = text_bytes(lens[i], kind);
+        if (same && same[i] != i) {
+            indexes[i] = indexes[same[i]];
             offset += bytes;
             continue;
         }
         text_key k = make_key(w->blob.data + offset, bytes, kind);
         if (bytes <= 16 && k.a == last.a && k.b == last.b && k.size == last.size) {
-            d->indexes[i] = d->indexes[last_row];
+            indexes[i] = indexes[last_row];
             offset += bytes;
             continue;
         }
@@ -256,9 +279,9 @@ int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionar
             if (same_key(&k, e)) {
                 uint32_t number = e->index - 1;
                 if (bytes <= 16 ||
-                    (d->lens[number] == t->lens[i] && memcmp(w->blob.data + d->offsets[number],
-                                                             w->blob.data + offset, bytes) == 0)) {
-                    d->indexes[i] = number;
+                    (d->lens[number] == lens[i] && memcmp(w->blob.data + d->offsets[number],
+                                                          w->blob.data + offset, bytes) == 0)) {
+                    indexes[i] = number;
                     goto next;
                 }
             }

@@ -31,8 +31,7 @@ static inline void copy_text(uint8_t *restrict to, const uint8_t *restrict from,
         memcpy(to, &head, 4);
         memcpy(to + n - 4, &tail, 4);
     } else if (n) {
-        to[0] = from[0];
-        to[n / 2] = from[n / 2];
+        memcpy(to, from, 2); /* a terminator follows, or the blob's slack */
         to[n - 1] = from[n - 1];
     }
 }
@@ -337,7 +336,7 @@ static int put_dictionary(chunk_writer *w, const texts *t, const text_dictionary
     if (status != ENC_OK) {
         return status;
     }
-    if (!torshi_buf_reserve(&w->out, d->blob_size)) {
+    if (!torshi_buf_reserve(&w->out, d->blob_size + TEXT_SLACK)) {
         return put_no_memory();
     }
     uint8_t *to = w->out.data + w->out.len;
