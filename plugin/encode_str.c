@@ -124,9 +124,11 @@ static PLUGIN_NOINLINE int read_wide(chunk_writer *w, PyObject *obj, texts *t, s
 
 /*
  * All strings of s: lengths, kinds, characters. ENC_OTHER at the first that is of another type or
- * longer than `longest`. `text`: they are str, else bytes; a constant where this is inlined.
+ * longer than `longest`. `text`: they are str, else bytes; `far`: so many that t->owners is there.
+ * Both are constants where this is inlined.
  */
-static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t longest, bool text)
+static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t longest, bool text,
+                             bool far)
 {
     PyTypeObject *const type = text ? &PyUnicode_Type : &PyBytes_Type;
     const span rows =
@@ -141,7 +143,9 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
     uint8_t *to = start, *limit = end;
     for (size_t i = 0; i < n; i++) {
         PyObject *obj = span_at(&rows, i);
-        fetch_lines_ahead(&rows, i);
+        if (far) {
+            fetch_lines_ahead(&rows, i);
+        }
         if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type)) {
             return ENC_OTHER;
         }
@@ -156,7 +160,7 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
             return longest == UINT32_MAX ? ENC_DECLINE : ENC_OTHER;
         }
         shared |= (size_t)Py_REFCNT(obj) - 1;
-        if (owners) {
+        if (far) {
             owners[i] = (uint8_t)(Py_REFCNT(obj) < MANY_OWNERS ? Py_REFCNT(obj) : MANY_OWNERS);
         }
         shortest = len < shortest ? len : shortest;
@@ -364,7 +368,9 @@ int encode_texts(chunk_writer *w, const span *s, unsigned flags)
         goto done;
     }
     w->blob.len = 0;
-    status = t.bytes ? read_texts(w, s, &t, longest, false) : read_texts(w, s, &t, longest, true);
+    status = t.bytes    ? read_texts(w, s, &t, longest, false, t.owners != NULL)
+             : t.owners ? read_texts(w, s, &t, longest, true, true)
+                        : read_texts(w, s, &t, longest, true, false);
     if (status == ENC_OK && t.shared && !(flags & COLUMN_FRESH)) {
         status = count_shared(w, s, &t);
     }
