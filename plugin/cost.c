@@ -38,7 +38,15 @@ int64_t key_cost(PyObject *key)
 /* Rows that are looked at to see whether all would be pending. */
 #define FIRST_LOOK 16
 
-static size_t count_below(const torshi_objects *objects, PyObject *obj, int levels);
+static size_t count_container(const torshi_objects *objects, PyObject *obj, int levels);
+
+/* Values in obj and in the dicts and lists below it, counted up to MUCH, so many levels down. */
+static inline size_t count_below(const torshi_objects *objects, PyObject *obj, int levels)
+{
+    /* What most values are is told here: small dicts are asked about more often than anything. */
+    return PyDict_CheckExact(obj) || PyList_CheckExact(obj) ? count_container(objects, obj, levels)
+                                                            : 0;
+}
 
 /* Values of a dict of n entries and below, counted up to MUCH. */
 static size_t count_dict(const torshi_objects *objects, PyObject *dict, size_t n, int levels)
@@ -61,10 +69,9 @@ static size_t count_dict(const torshi_objects *objects, PyObject *dict, size_t n
     return n;
 }
 
-/* Values in obj and in the dicts and lists below it, counted up to MUCH, so many levels down. */
-static size_t count_below(const torshi_objects *objects, PyObject *obj, int levels)
+static size_t count_container(const torshi_objects *objects, PyObject *obj, int levels)
 {
-    size_t n = 0;
+    size_t n;
     if (PyDict_CheckExact(obj)) {
         n = (size_t)PyDict_GET_SIZE(obj);
         if (n >= LONG_ROW) {
@@ -72,15 +79,13 @@ static size_t count_below(const torshi_objects *objects, PyObject *obj, int leve
         }
         return levels > 1 ? count_dict(objects, obj, n, levels - 1) : n;
     }
-    if (PyList_CheckExact(obj)) {
-        Py_ssize_t items = PyList_GET_SIZE(obj);
-        if (items >= LONG_ROW) {
-            return 1;
-        }
-        n = (size_t)items;
-        for (Py_ssize_t i = 0; i < items && n < MUCH && levels > 1; i++) {
-            n += count_below(objects, PyList_GET_ITEM(obj, i), levels - 1);
-        }
+    Py_ssize_t items = PyList_GET_SIZE(obj);
+    if (items >= LONG_ROW) {
+        return 1;
+    }
+    n = (size_t)items;
+    for (Py_ssize_t i = 0; i < items && n < MUCH && levels > 1; i++) {
+        n += count_below(objects, PyList_GET_ITEM(obj, i), levels - 1);
     }
     return n;
 }

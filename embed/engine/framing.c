@@ -37,6 +37,15 @@ int out_begin(torshi_dump *d)
     }
     d->p = out_base(d);
     d->frame = -1;
+    d->framing = d->proto >= 4;
+    if (d->proto >= 2) {
+        *d->p++ = OP_PROTO;
+        *d->p++ = (unsigned char)d->proto;
+    }
+    if (d->framing) {
+        d->frame = d->p - out_base(d);
+        d->p += FRAME_HEADER;
+    }
     out_set_soft(d);
     return 0;
 }

@@ -235,11 +235,17 @@ static TORSHI_NOINLINE int save_container_by_row(torshi_dump *d, PyObject *obj, 
             [ROW_PICKLEBUFFER] = &PyPickleBuffer_Type,
         };
         for (int i = 0; i < ROW_KINDS; i++) {
-            d->rows[i] = registry_saver(d->st->registry, types[i]);
+            const saver_entry *entry = d->rows[i] = registry_saver(d->st->registry, types[i]);
+            d->row_min[i] = PY_SSIZE_T_MAX;
+            for (; entry != NULL; entry = entry->replaced) {
+                if (entry->row->min_items < d->row_min[i]) {
+                    d->row_min[i] = entry->row->min_items;
+                }
+            }
         }
         d->rows_version = registry_version(d->st->registry);
     }
-    return d->rows[kind] == NULL ? SAVE_DECLINED : save_by_row(d, d->rows[kind], obj, items);
+    return items < d->row_min[kind] ? SAVE_DECLINED : save_by_row(d, d->rows[kind], obj, items);
 }
 
 int save_value(torshi_dump *d, PyObject *obj, Py_ssize_t solo)
@@ -403,26 +409,18 @@ int dump_object(torshi_dump *d, PyObject *obj)
     d->plugin = NULL;
     d->st->savers->epoch++;
     d->memo.unmade_stale = d->memo.unmade_count != 0;
-    pause_collector(d);
     if (out_begin(d) < 0) {
         goto done;
     }
-    if (d->proto >= 2) {
-        *d->p++ = OP_PROTO;
-        *d->p++ = (unsigned char)d->proto;
-    }
-    if (d->proto >= 4) {
-        d->framing = 1;
-        if (out_open_frame(d) < 0) {
+    if (d->p >= d->soft || !try_atom(d, obj, Py_TYPE(obj))) {
+        pause_collector(d);
+        status = save_object(d, obj, d->memo.solo);
+        while (status >= 0 && d->top > 0) {
+            status = step_task(d);
+        }
+        if (status < 0) {
             goto done;
         }
-    }
-    status = save_object(d, obj, d->memo.solo);
-    while (status >= 0 && d->top > 0) {
-        status = step_task(d);
-    }
-    if (status < 0) {
-        goto done;
     }
     status = out_op(d, OP_STOP);
     if (status == 0) {

@@ -128,6 +128,7 @@ struct torshi_dump {
     PyObject *buffer_callback;  /* NULL: none */
 
     const saver_entry *rows[ROW_KINDS]; /* of the built-in containers, in registry `rows_version` */
+    Py_ssize_t row_min[ROW_KINDS];      /* with fewer items no row of the chain is asked */
     uint64_t rows_version;
     void *plugin; /* state of the plugin whose function runs */
 
@@ -202,7 +203,8 @@ TORSHI_HIDDEN int save_persistent(torshi_dump *d, PyObject *obj, PyObject *pid);
 TORSHI_HIDDEN int leave_engine(torshi_dump *d);
 
 /* ---- framing.c ------------------------------------------------------------------------------- */
-TORSHI_HIDDEN int out_begin(torshi_dump *d); /* an empty buffer; 0 or -1 */
+/* A buffer that holds PROTO and, from protocol 4 on, an open frame. 0 or -1. */
+TORSHI_HIDDEN int out_begin(torshi_dump *d);
 /* Make room for n bytes and OUT_SLACK more. 0 or -1. */
 TORSHI_HIDDEN int out_grow(torshi_dump *d, size_t n);
 TORSHI_HIDDEN int out_write(torshi_dump *d, const void *bytes, size_t n);

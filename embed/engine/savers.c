@@ -76,14 +76,22 @@ int dump_set_file(torshi_dump *d, PyObject *file)
     return 0;
 }
 
-void dump_close(torshi_dump *d)
+static TORSHI_NOINLINE void drop_options(torshi_dump *d)
 {
-    memo_reset(&d->memo);
     Py_CLEAR(d->write);
     Py_CLEAR(d->persistent_id);
     Py_CLEAR(d->reducer_override);
     Py_CLEAR(d->dispatch_table);
     Py_CLEAR(d->buffer_callback);
+}
+
+void dump_close(torshi_dump *d)
+{
+    memo_reset(&d->memo);
+    if (d->write != NULL || d->persistent_id != NULL || d->reducer_override != NULL ||
+        d->dispatch_table != NULL || d->buffer_callback != NULL) {
+        drop_options(d);
+    }
     if (d->out != NULL && d->end - out_base(d) > KEPT_BUFFER) {
         Py_CLEAR(d->out);
         d->p = d->end = d->soft = NULL;
