@@ -54,6 +54,18 @@ static int run(torshi_load *load)
         byte = *pos++;
         switch (byte) {
 #ifndef TORSHI_SLOW_LOAD
+        case OP_PROTO:
+            if (end == pos || pos[0] > OP_HIGHEST_PROTOCOL) {
+                goto general;
+            }
+            load->proto = *pos++;
+            continue;
+        case OP_FRAME:
+            if (end - pos < 8 || le64(pos) > (uint64_t)(end - pos - 8)) {
+                goto general;
+            }
+            pos += 8;
+            continue;
         case OP_NONE:
             value = Py_NewRef(Py_None);
             break;

@@ -45,7 +45,8 @@ struct torshi_load {
     const unsigned char *end;
     const unsigned char *taken; /* bytes before this have been read from the file (file only) */
     PyObject *bytes;            /* owned: what they lie in, or NULL */
-    Py_buffer view;             /* the same, where it is not exact bytes; view.obj NULL: not held */
+    Py_buffer view;             /* the same, where it is not exact bytes; view.obj NULL: not held,
+                                   and the rest of it may never have been set */
     PyObject *read;             /* owned, bound methods of the file; NULL: input is in memory */
     PyObject *readline;
     PyObject *readinto; /* or NULL */
@@ -105,6 +106,32 @@ struct torshi_loaders {
     PyObject **memo;             /* owned, all NULL */
     size_t memo_size;
 };
+
+/* A load without input, options, stack and memo. Field by field, and view left alone: to clear all
+   of it took longer than to load a small pickle. */
+static inline void load_init(torshi_load *load, torshi_state *st)
+{
+    load->st = st;
+    load->pos = load->end = load->taken = NULL;
+    load->bytes = NULL;
+    load->view.obj = NULL;
+    load->read = load->readline = load->readinto = load->peek = NULL;
+    load->line = NULL;
+    load->line_size = 0;
+    load->stack = load->top = load->limit = load->fence = NULL;
+    load->marks = NULL;
+    load->mark_count = load->mark_size = 0;
+    load->memo = (load_memo){0};
+    load->proto = 0;
+    load->fix_imports = 1;
+    load->pausing = load->gc_paused = load->scratch = 0;
+    load->encoding = load->errors = load->buffers = NULL;
+    load->persistent_load = load->unpickler = NULL;
+    load->names = NULL;
+    load->names_used = 0;
+    load->kept = NULL;
+    load->kept_count = 0;
+}
 
 /* ---- load.c ---------------------------------------------------------------------------------- */
 
@@ -332,6 +359,8 @@ static inline PyObject *str_from_utf8(const unsigned char *s, Py_ssize_t n)
             }
             return str;
         }
+    } else if (n == 1 && s[0] < 0x80) {
+        return PyUnicode_FromOrdinal(s[0]);
     } else if (n >= 2 && ((s[0] | s[1] | s[n - 1]) & 0x80) == 0) {
         str = PyUnicode_New(n, 127);
         if (TORSHI_LIKELY(str != NULL)) {

@@ -106,8 +106,9 @@ static PyObject *load_once(torshi_load *load)
 
 static PyObject *load_memory(torshi_state *st, PyObject *data, const load_options *options)
 {
-    torshi_load load = {.st = st, .fix_imports = 1};
+    torshi_load load;
     PyObject *result = NULL;
+    load_init(&load, st);
     if (PyBytes_CheckExact(data)) { /* kept alive and unchanged by the caller */
         load.pos = (const unsigned char *)PyBytes_AS_STRING(data);
         load.end = load.pos + PyBytes_GET_SIZE(data);

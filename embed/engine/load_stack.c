@@ -296,9 +296,40 @@ static void drop_leftovers(torshi_load *load, int with_memo)
     PyErr_Restore(type, value, traceback);
 }
 
+/* What scratch_return does when the load left nothing behind and nothing grew too large: 1 when it
+   is done. */
+static inline int return_clean(torshi_load *load, int with_memo)
+{
+    torshi_loaders *shared = load->st->loaders;
+    if (!load->scratch || load->kept != NULL || load->names_used != 0 || load->top > load->stack ||
+        load->memo.sparse != NULL || load->limit - load->stack > STACK_KEPT ||
+        load->mark_size > MARKS_KEPT || load->memo.size > MEMO_KEPT) {
+        return 0;
+    }
+    if (with_memo) {
+        memo_clear(&load->memo);
+        shared->memo = load->memo.slots;
+        shared->memo_size = load->memo.size;
+    }
+    shared->stack = load->stack;
+    shared->stack_size = (size_t)(load->limit - load->stack);
+    shared->marks = load->marks;
+    shared->mark_size = load->mark_size;
+    shared->scratch_used = 0;
+    if (!with_memo) { /* an Unpickler's, which lives on */
+        load->stack = load->top = load->limit = load->fence = NULL;
+        load->marks = NULL;
+        load->mark_count = load->mark_size = 0;
+    }
+    return 1;
+}
+
 void scratch_return(torshi_load *load, int with_memo)
 {
     torshi_loaders *shared = load->st->loaders;
+    if (TORSHI_LIKELY(return_clean(load, with_memo))) {
+        return;
+    }
     if (load->kept != NULL) {
         forget_kept(load);
     }
