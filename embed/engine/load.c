@@ -201,6 +201,12 @@ static int run(torshi_load *load)
             }
             PyTuple_SET_ITEM(value, 0, top[-1]);
             top -= 1;
+            if (end - pos >= 2 && pos[0] == OP_MEMOIZE && pos[1] == OP_REDUCE &&
+                !PyObject_IS_GC(PyTuple_GET_ITEM(value, 0))) {
+                /* The collector would do so when it comes by, which it may in every call: the memo
+                   keeps them all. */
+                PyObject_GC_UnTrack(value);
+            }
             goto memoized;
         case OP_TUPLE2:
             if (top - load->fence <= 2 || end == pos) {
