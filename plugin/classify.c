@@ -105,7 +105,8 @@ static value_kind classify_object(chunk_writer *w, PyObject *obj, int level, uns
     }
     if (entry->form >= TYPE_DATE && is_known_value(w, obj, entry, level) &&
         is_fresh_value(w, obj, flags)) {
-        return (value_kind){KIND_VALUE, (uintptr_t)entry};
+        type_entry *variant = value_variant(w, obj, entry);
+        return variant ? (value_kind){KIND_VALUE, (uintptr_t)variant} : pending;
     }
     return pending;
 }

@@ -410,3 +410,35 @@ done:
     arena_release(&d->arena, mark);
     return status;
 }
+
+int decode_EXTERNAL(decoder *d, const column *c)
+{
+    size_t base;
+    if (!torshi_read_external(&d->cursor, d->external_count, &base)) {
+        return -1;
+    }
+    d->has_foreign = true;
+    if (c->width == 0) {
+        fill_refs(c->out, c->n, d->externals[base]);
+        return 0;
+    }
+    int status = -1;
+    const uint8_t *at = d->cursor.pos;
+    arena_mark mark = arena_here(&d->arena);
+    uint32_t *offsets = arena_alloc(&d->arena, c->n, sizeof(*offsets));
+    if (!offsets || !torshi_unpack_u32(&d->cursor, offsets, c->n, c->width)) {
+        goto done;
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        if (offsets[i] >= d->external_count - base) {
+            torshi_fail_at(&d->cursor, TORSHI_E_EXTERNAL, at);
+            release_refs(c->out, i);
+            goto done;
+        }
+        c->out[i] = Py_NewRef(d->externals[base + offsets[i]]);
+    }
+    status = 0;
+done:
+    arena_release(&d->arena, mark);
+    return status;
+}

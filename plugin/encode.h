@@ -168,6 +168,7 @@ typedef struct seen_set {
 #define TYPE_PENDING 1   /* asked for its reduction, by opcodes */
 #define TYPE_INSTANCE 2  /* default path */
 #define TYPE_REFERENCE 3 /* encode_ref.c */
+#define TYPE_ZONE 4      /* a time zone: an external, in the values that have it */
 #define TYPE_DATE 10     /* values, each with its own way to be read: encode_value.c */
 #define TYPE_DATETIME 11
 #define TYPE_TIME 12
@@ -176,6 +177,7 @@ typedef struct seen_set {
 #define TYPE_UUID 15
 #define TYPE_ENUM 16
 #define TYPE_FRACTION 17
+#define TYPE_PATH 18
 
 /* What a chunk knows about a type that it met. */
 typedef struct type_entry {
@@ -184,10 +186,14 @@ typedef struct type_entry {
     bool has_dict;
     bool own;                 /* REFERENCE: an ObjectRef, read directly */
     size_t slots;             /* INSTANCE, FRACTION, UUID: how many slots it has */
-    PyObject **names;         /* of slots; borrowed, in the arena, as the next */
+    PyObject **names;         /* of slots, ZONE: zones met; borrowed, in the arena, as the next */
     Py_ssize_t *offsets;      /* of slots in the object */
     Py_ssize_t first, second; /* UUID, FRACTION: offsets of the two slots that matter */
-    PyObject *known;          /* UUID: SafeUUID.unknown; borrowed */
+    PyObject *known;          /* UUID: SafeUUID.unknown; timezone: timedelta; borrowed */
+    Py_ssize_t parts; /* PATH: offset of the list of parts; of drive and root: first, second */
+    size_t arguments; /* values: what their callable takes */
+    struct type_entry **variants; /* values whose objects differ in that: an entry for each number,
+                                     where one was met; in the arena */
 } type_entry;
 
 /* The keys of dicts, or attributes of instances of one type, in order. */
@@ -395,6 +401,8 @@ void unclaim_state(chunk_writer *w, PyObject *obj, const type_entry *type);
 int put_on_roll(chunk_writer *w, const span *s, const cells *c, int build, uint32_t *first);
 /* The external number of a class or callable. ENC_OK or ENC_ERROR. */
 int external_number(chunk_writer *w, PyObject *callable, uint32_t *number);
+/* The same for an object that has none yet. */
+int add_external(chunk_writer *w, PyObject *obj, uint32_t *number);
 
 static inline PyObject *view_key(const torshi_dict_view *view, size_t i)
 {
@@ -429,7 +437,11 @@ static inline bool same_name(PyObject *a, PyObject *b)
 /* What is known about obj's type (types.c); NULL with an exception. */
 type_entry *type_of(chunk_writer *w, PyObject *obj);
 /* Whether obj, whose type is a value's, can be made again by that type's columns. */
-bool is_known_value(chunk_writer *w, PyObject *obj, const type_entry *type, int level);
+bool is_known_value(chunk_writer *w, PyObject *obj, type_entry *type, int level);
+/* The entry for those objects of its type whose callable takes as many arguments as that of obj,
+   which is a known value; NULL with MemoryError and w->failed. is_known_value() makes the entries,
+   as arrays of items that are being encoded are taken off the arena again. */
+type_entry *value_variant(chunk_writer *w, PyObject *obj, type_entry *type);
 /* Containers, tuples and values made by callables stand at most at this level: below them a MIXED,
    a DICTIONARY, a TUPLE and the items' own MIXED, DICTIONARY and AFFIX still have room. */
 #define DEEPEST (TORSHI_MAX_DEPTH - 6)

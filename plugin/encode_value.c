@@ -126,6 +126,79 @@ static int put_parts(chunk_writer *w, const span *s, type_entry *type, Py_ssize_
     return encode_column(w, &column, &nowhere, level, COLUMN_PLAIN);
 }
 
+/* The number of a time zone as an external. It is not searched for among those of the columns
+   before, of which there may be many: one that is passed twice is written once all the same. */
+static int zone_number(chunk_writer *w, PyObject *zone, uint32_t *number)
+{
+    seen_entry *e = seen_find(&w->seen, zone);
+    if (!e) {
+        return ENC_ERROR;
+    }
+    if (!e->obj) {
+        uint32_t added;
+        seen_enter(&w->seen, e, zone, TYPE_SERIAL);
+        if (add_external(w, zone, &added) != ENC_OK) {
+            return ENC_ERROR;
+        }
+        e->index = added;
+        w->bound -= 2; /* the first is written here as there */
+    }
+    *number = e->index;
+    return ENC_OK;
+}
+
+/* The time zones of dates. */
+static int put_zones(chunk_writer *w, const span *s, const type_entry *type)
+{
+    uint32_t low = UINT32_MAX, high = 0;
+    uint32_t *numbers = arena_alloc(&w->arena, s->n, sizeof(*numbers));
+    PyObject *last = NULL;
+    int status = numbers ? count_values(w, s->n) : ENC_ERROR;
+    for (size_t i = 0; status == ENC_OK && i < s->n; i++) {
+        PyObject *zone = zone_of(span_at(s, i), type);
+        if (zone == last) {
+            numbers[i] = numbers[i - 1];
+            continue;
+        }
+        last = zone;
+        status = zone_number(w, zone, &numbers[i]);
+        low = numbers[i] < low ? numbers[i] : low;
+        high = numbers[i] > high ? numbers[i] : high;
+    }
+    if (status != ENC_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        numbers[i] -= low;
+    }
+    int width = torshi_width_for(high - low);
+    if (put_head(w, TORSHI_COL_EXTERNAL, width) < 0) {
+        return ENC_ERROR;
+    }
+    w->bound += 2 * (int64_t)s->n;
+    return torshi_buf_uvar(&w->out, low) && torshi_pack_u32(&w->out, numbers, s->n, width)
+               ? ENC_OK
+               : put_no_memory();
+}
+
+static int put_path_parts(chunk_writer *w, const span *s, const type_entry *type, int level)
+{
+    const cells nowhere = {NULL, NULL};
+    int status = ENC_OK;
+    PyObject **parts = arena_alloc(&w->arena, s->n, sizeof(*parts));
+    if (!parts) {
+        return ENC_ERROR;
+    }
+    for (size_t k = 0; k < type->arguments && status == ENC_OK; k++) {
+        for (size_t i = 0; i < s->n; i++) {
+            parts[i] = path_part(span_at(s, i), type, k);
+        }
+        span column = span_of(parts, s->n);
+        status = encode_column(w, &column, &nowhere, level, COLUMN_PLAIN);
+    }
+    return status;
+}
+
 static int put_arguments(chunk_writer *w, const span *s, type_entry *type, int level)
 {
     switch (type->form) {
@@ -141,8 +214,12 @@ static int put_arguments(chunk_writer *w, const span *s, type_entry *type, int l
         int status = put_parts(w, s, type, type->first, level);
         return status == ENC_OK ? put_parts(w, s, type, type->second, level) : status;
     }
-    default:
-        return put_dates(w, s, type->form);
+    case TYPE_PATH:
+        return put_path_parts(w, s, type, level);
+    default: {
+        int status = put_dates(w, s, type->form);
+        return status == ENC_OK && type->arguments == 2 ? put_zones(w, s, type) : status;
+    }
     }
 }
 
@@ -150,14 +227,11 @@ static int put_values(chunk_writer *w, const span *s, int level, void *detail)
 {
     type_entry *type = detail;
     uint32_t number;
-    size_t arguments = type->form == TYPE_TIMEDELTA                             ? 3
-                       : type->form == TYPE_UUID || type->form == TYPE_FRACTION ? 2
-                                                                                : 1;
     if (external_number(w, (PyObject *)type->type, &number) != ENC_OK ||
         put_head(w, TORSHI_COL_REDUCE, 0) < 0) {
         return ENC_ERROR;
     }
-    if (!torshi_buf_uvar(&w->out, number) || !torshi_buf_uvar(&w->out, arguments)) {
+    if (!torshi_buf_uvar(&w->out, number) || !torshi_buf_uvar(&w->out, type->arguments)) {
         return put_no_memory();
     }
     return put_arguments(w, s, type, level + 1);
@@ -175,5 +249,6 @@ int encode_values(chunk_writer *w, const span *s, int level, unsigned flags, typ
     }
     /* TUPLE1, MEMOIZE, REDUCE, MEMOIZE; GET of the callable: the first is written as it is here */
     w->bound -= 2;
-    return encode_by_identity(w, s, level, 6, 1, put_values, type);
+    int cost = type->arguments ? 6 : 5; /* the empty tuple is not memoized */
+    return encode_by_identity(w, s, level, cost, 1, put_values, type);
 }

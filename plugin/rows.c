@@ -139,6 +139,11 @@ int external_number(chunk_writer *w, PyObject *callable, uint32_t *number)
             return ENC_OK;
         }
     }
+    return add_external(w, callable, number);
+}
+
+int add_external(chunk_writer *w, PyObject *obj, uint32_t *number)
+{
     if (w->external_count == w->external_room) {
         PyObject **grown = writer_grow(w->externals, &w->external_room, sizeof(*w->externals));
         if (!grown) {
@@ -147,7 +152,7 @@ int external_number(chunk_writer *w, PyObject *callable, uint32_t *number)
         w->externals = grown;
     }
     *number = (uint32_t)w->external_count;
-    w->externals[w->external_count++] = callable;
+    w->externals[w->external_count++] = obj;
     return ENC_OK;
 }
 

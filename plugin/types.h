@@ -19,6 +19,10 @@ static inline PyObject *part_at(PyObject *obj, Py_ssize_t offset)
 }
 /* The 16 bytes of a UUID that is_known_value() has passed, highest first. */
 bool uuid_bytes(PyObject *obj, const type_entry *type, uint8_t out[16]);
+/* The tzinfo of a datetime or time, borrowed; NULL: it has none. */
+PyObject *zone_of(PyObject *obj, const type_entry *type);
+/* An argument of a path that is_known_value() has passed: borrowed. */
+PyObject *path_part(PyObject *obj, const type_entry *type, size_t i);
 /* The value of an Enum member: borrowed, or NULL. */
 PyObject *enum_value(chunk_writer *w, PyObject *obj, const type_entry *type);
 

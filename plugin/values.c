@@ -6,6 +6,7 @@
 
 #define _PY_DATETIME_IMPL /* the structs and macros; its static pointer is not wanted */
 #include <datetime.h>
+#include <structmember.h>
 
 /* sys.modules[name] when it is there: new reference or NULL, with an exception when it failed. */
 static PyObject *loaded_module(const char *name)
@@ -151,6 +152,113 @@ static bool is_enum(PyTypeObject *type)
     return same;
 }
 
+/* A time zone that pickles by code of the library alone. */
+static bool is_zone(PyTypeObject *type)
+{
+    if (strcmp(type->tp_name, "datetime.timezone") == 0 &&
+        !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        PyObject *module = loaded_module("_datetime");
+        bool same = module && dict_item(PyModule_GetDict(module), "timezone") == (PyObject *)type;
+        Py_XDECREF(module);
+        return same;
+    }
+    if (strcmp(type->tp_name, "zoneinfo.ZoneInfo") != 0) {
+        return false;
+    }
+    PyObject *module = loaded_module("_zoneinfo");
+    PyObject *reducer = type_item(type, "__reduce__");
+    PyObject *maker = type_item(type, "_unpickle");
+    bool same = module && dict_item(PyModule_GetDict(module), "ZoneInfo") == (PyObject *)type &&
+                reducer && Py_IS_TYPE(reducer, &PyMethodDescr_Type) && maker &&
+                Py_IS_TYPE(maker, &PyClassMethodDescr_Type) &&
+                has_objects_own(type, "__reduce_ex__") &&
+                type->tp_getattro == PyObject_GenericGetAttr;
+    Py_XDECREF(module);
+    return same;
+}
+
+/* ---- paths --------------------------------------------------------------------------------------
+ */
+/* The offset of a slot of the type; 0. */
+static Py_ssize_t slot_offset(PyTypeObject *type, const char *name)
+{
+    PyObject *found = type_item(type, name);
+    if (!found || !Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+        return 0;
+    }
+    const PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+    return member->type == T_OBJECT_EX ? member->offset : 0;
+}
+
+static bool is_original(PyTypeObject *type, PyObject *module, const char *name,
+                        const char *qualname, bool property)
+{
+    PyObject *found = type_item(type, name);
+    PyObject *getter = NULL;
+    if (found && property) {
+        getter = Py_IS_TYPE(found, &PyProperty_Type) ? PyObject_GetAttrString(found, "fget") : NULL;
+        found = getter;
+    }
+    bool same = is_function_of(found, module, qualname);
+    Py_XDECREF(getter);
+    return same;
+}
+
+/* The last name that a function looks up, which tells the library's versions apart. */
+static bool ends_with_name(PyObject *function, const char *name)
+{
+    const PyCodeObject *code = (const PyCodeObject *)PyFunction_GET_CODE(function);
+    Py_ssize_t n = PyTuple_GET_SIZE(code->co_names);
+    return n &&
+           PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_names, n - 1), name) == 0;
+}
+
+/* Where the parts lie that PurePath.__reduce__ gives. */
+static bool find_parts(type_entry *t, PyObject *module)
+{
+    PyTypeObject *type = t->type;
+    PyObject *reducer = type_item(type, "__reduce__");
+    if (!is_function_of(reducer, module, "PurePath.__reduce__")) {
+        return false;
+    }
+    if (ends_with_name(reducer, "_parts") || ends_with_name(reducer, "_raw_paths")) {
+        t->parts = slot_offset(type, ends_with_name(reducer, "_parts") ? "_parts" : "_raw_paths");
+    } else if (ends_with_name(reducer, "parts") &&
+               is_original(type, module, "parts", "PurePath.parts", true) &&
+               is_original(type, module, "drive", "PurePath.drive", true) &&
+               is_original(type, module, "root", "PurePath.root", true) &&
+               is_original(type, module, "_tail", "PurePath._tail", true)) {
+        t->first = slot_offset(type, "_drv");
+        t->second = slot_offset(type, "_root");
+        t->parts = t->first && t->second ? slot_offset(type, "_tail_cached") : 0;
+    }
+    return t->parts != 0;
+}
+
+static bool is_path(type_entry *t)
+{
+    static const char *const names[] = {"PurePosixPath", "PosixPath", "PureWindowsPath",
+                                        "WindowsPath"};
+    PyTypeObject *type = t->type;
+    bool found = false;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !found; i++) {
+        if (strcmp(type->tp_name, names[i]) != 0) {
+            continue;
+        }
+        PyObject *module = loaded_module("pathlib._local"); /* where 3.13 has them */
+        if (!module) {
+            module = loaded_module("pathlib");
+        }
+        found = module && PyModule_Check(module) && Py_IS_TYPE(type, &PyType_Type) &&
+                dict_item(PyModule_GetDict(module), names[i]) == (PyObject *)type &&
+                has_objects_own(type, "__reduce_ex__") &&
+                has_objects_own(type, "__getattribute__") && has_objects_own(type, "__class__") &&
+                !type_item(type, "__getattr__") && find_parts(t, module);
+        Py_XDECREF(module);
+    }
+    return found;
+}
+
 /* SafeUUID.unknown, as the uuid module has it: borrowed or NULL. */
 static PyObject *unknown_safety(void)
 {
@@ -186,6 +294,28 @@ static bool find_uuid_slots(chunk_writer *w, type_entry *t)
     return t->known && find_two_slots(w, t, "int", "is_safe");
 }
 
+/* Time zones that were found to be known, by address: the same ones are asked about in every row.
+ */
+#define ZONES_KEPT 64
+
+/* What is_known_zone asks for: timedelta (of timezone), and room for the zones. */
+static bool prepare_zones(chunk_writer *w, type_entry *t)
+{
+    if (strcmp(t->type->tp_name, "datetime.timezone") == 0) {
+        PyObject *module = loaded_module("_datetime");
+        t->known = module ? dict_item(PyModule_GetDict(module), "timedelta") : NULL;
+        Py_XDECREF(module);
+        if (!t->known || !PyType_Check(t->known)) {
+            return false;
+        }
+    }
+    t->names = arena_alloc(&w->arena, ZONES_KEPT, sizeof(*t->names));
+    if (t->names) {
+        memset(t->names, 0, ZONES_KEPT * sizeof(*t->names));
+    }
+    return t->names != NULL;
+}
+
 int find_value_form(chunk_writer *w, type_entry *t)
 {
     int form = datetime_form(t->type);
@@ -194,6 +324,8 @@ int find_value_form(chunk_writer *w, type_entry *t)
                : is_uuid(t->type)     ? TYPE_UUID
                : is_enum(t->type)     ? TYPE_ENUM
                : is_fraction(t->type) ? TYPE_FRACTION
+               : is_path(t)           ? TYPE_PATH
+               : is_zone(t->type)     ? TYPE_ZONE
                                       : TYPE_PENDING;
     }
     if (PyErr_Occurred()) {
@@ -212,9 +344,13 @@ int find_value_form(chunk_writer *w, type_entry *t)
     }
     bool found = form == TYPE_UUID       ? find_uuid_slots(w, t)
                  : form == TYPE_FRACTION ? find_two_slots(w, t, "_numerator", "_denominator")
+                 : form == TYPE_ZONE     ? prepare_zones(w, t)
                                          : true;
     if (found) {
         t->has_dict = form == TYPE_ENUM;
+        t->arguments = form == TYPE_TIMEDELTA                       ? 3
+                       : form == TYPE_UUID || form == TYPE_FRACTION ? 2
+                                                                    : 1;
         t->form = form;
     }
     return PyErr_Occurred() ? -1 : 0;
@@ -262,7 +398,136 @@ PyObject *enum_value(chunk_writer *w, PyObject *obj, const type_entry *type)
     return NULL;
 }
 
-bool is_known_value(chunk_writer *w, PyObject *obj, const type_entry *type, int level)
+PyObject *zone_of(PyObject *obj, const type_entry *type)
+{
+    if (type->form == TYPE_TIME) {
+        PyDateTime_Time *time = (PyDateTime_Time *)obj;
+        return time->hastzinfo ? time->tzinfo : NULL;
+    }
+    PyDateTime_DateTime *date = (PyDateTime_DateTime *)obj;
+    return date->hastzinfo ? date->tzinfo : NULL;
+}
+
+/* Whether what a method with one argument, or (argument NULL) an attribute, gives is of this very
+   type. Code of the library answers, and makes nothing that the collector tracks. */
+static bool gives(chunk_writer *w, PyObject *zone, const char *text, PyObject *argument,
+                  const PyTypeObject *type)
+{
+    PyObject *name = PyUnicode_InternFromString(text);
+    PyObject *found = !name      ? NULL
+                      : argument ? PyObject_CallMethodOneArg(zone, name, argument)
+                                 : PyObject_GetAttr(zone, name);
+    bool same = found && Py_IS_TYPE(found, (PyTypeObject *)type);
+    w->failed |= !found;
+    Py_XDECREF(found);
+    Py_XDECREF(name);
+    return same;
+}
+
+/* Whether there is no zone, or it is made of plain parts: one of a subclass may have a reducer. */
+static bool is_known_zone(chunk_writer *w, PyObject *zone)
+{
+    type_entry *entry = zone ? type_of(w, zone) : NULL;
+    if (!entry || entry->form != TYPE_ZONE) {
+        w->failed |= zone && !entry;
+        return !zone;
+    }
+    PyObject **kept = &entry->names[((uintptr_t)zone >> 4 ^ (uintptr_t)zone >> 10) % ZONES_KEPT];
+    if (*kept == zone) {
+        return true;
+    }
+    const PyTypeObject *delta = (const PyTypeObject *)entry->known;
+    bool known = delta ? gives(w, zone, "utcoffset", Py_None, delta) && !w->failed &&
+                             gives(w, zone, "tzname", Py_None, &PyUnicode_Type)
+                       : gives(w, zone, "key", NULL, &PyUnicode_Type);
+    if (known) {
+        *kept = zone;
+    }
+    return known;
+}
+
+/* Whether drive and root are two strings, one of them empty: 1 where there is a first part made of
+   them, 0 where there is none, -1 where it is not so. */
+static int has_anchor(PyObject *obj, const type_entry *type)
+{
+    PyObject *drive = part_at(obj, type->first);
+    PyObject *root = part_at(obj, type->second);
+    if (!drive || !root || !PyUnicode_CheckExact(drive) || !PyUnicode_CheckExact(root)) {
+        return -1;
+    }
+    bool drives = PyUnicode_GET_LENGTH(drive) != 0, roots = PyUnicode_GET_LENGTH(root) != 0;
+    return drives && roots ? -1 : drives || roots;
+}
+
+static bool is_known_path(PyObject *obj, const type_entry *type)
+{
+    PyObject *parts = part_at(obj, type->parts);
+    int anchor = type->first ? has_anchor(obj, type) : 0;
+    if (!parts || !PyList_CheckExact(parts) || anchor < 0 ||
+        PyList_GET_SIZE(parts) + anchor > (Py_ssize_t)TORSHI_MAX_ARITY) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); i++) {
+        PyObject *part = PyList_GET_ITEM(parts, i);
+        if (!PyUnicode_CheckExact(part) || PyUnicode_GET_LENGTH(part) >= LONG_TEXT) {
+            return false;
+        }
+    }
+    return true;
+}
+
+PyObject *path_part(PyObject *obj, const type_entry *type, size_t i)
+{
+    int anchor = type->first ? has_anchor(obj, type) : 0;
+    if (i == 0 && anchor) {
+        PyObject *drive = part_at(obj, type->first);
+        return PyUnicode_GET_LENGTH(drive) ? drive : part_at(obj, type->second);
+    }
+    return PyList_GET_ITEM(part_at(obj, type->parts), (Py_ssize_t)i - anchor);
+}
+
+static size_t count_arguments(PyObject *obj, const type_entry *type)
+{
+    switch (type->form) {
+    case TYPE_DATETIME:
+    case TYPE_TIME:
+        return zone_of(obj, type) ? 2 : 1;
+    case TYPE_PATH:
+        return (size_t)PyList_GET_SIZE(part_at(obj, type->parts)) +
+               (type->first ? (size_t)has_anchor(obj, type) : 0);
+    default:
+        return type->arguments;
+    }
+}
+
+type_entry *value_variant(chunk_writer *w, PyObject *obj, type_entry *type)
+{
+    size_t arguments = count_arguments(obj, type);
+    if (arguments == type->arguments) {
+        return type;
+    }
+    if (!type->variants) {
+        size_t n = TORSHI_MAX_ARITY + 1;
+        type->variants = arena_alloc(&w->arena, n, sizeof(*type->variants));
+        if (!type->variants) {
+            w->failed = true;
+            return NULL;
+        }
+        memset(type->variants, 0, n * sizeof(*type->variants));
+    }
+    type_entry **variant = &type->variants[arguments];
+    if (!*variant) {
+        *variant = arena_alloc(&w->arena, 1, sizeof(**variant));
+        if (*variant) {
+            **variant = *type;
+            (*variant)->arguments = arguments;
+        }
+        w->failed |= !*variant;
+    }
+    return *variant;
+}
+
+bool is_known_value(chunk_writer *w, PyObject *obj, type_entry *type, int level)
 {
     switch (type->form) {
     case TYPE_DATE:
@@ -270,9 +535,10 @@ bool is_known_value(chunk_writer *w, PyObject *obj, const type_entry *type, int 
     case TYPE_DECIMAL:
         return true;
     case TYPE_DATETIME:
-        return !((PyDateTime_DateTime *)obj)->hastzinfo;
     case TYPE_TIME:
-        return !((PyDateTime_Time *)obj)->hastzinfo;
+        return is_known_zone(w, zone_of(obj, type)) && value_variant(w, obj, type);
+    case TYPE_PATH:
+        return is_known_path(obj, type) && value_variant(w, obj, type);
     case TYPE_UUID: {
         PyObject *number = part_at(obj, type->first);
         return part_at(obj, type->second) == type->known && number && PyLong_CheckExact(number) &&

@@ -101,6 +101,7 @@ def write_cut() -> None:
         ("reduce", head("REDUCE")),
         ("reduce_arguments", head("REDUCE") + uvar(0)),
         ("reference_argument", head("REFERENCE") + uvar(0) + uvar(1)),
+        ("external", head("EXTERNAL")),
     ):
         bad(
             f"truncated_{name}",
@@ -131,7 +132,7 @@ def write_heads() -> None:
         )
 
     widths = {"INT": range(8), "MIXED": (1, 2, 3)}
-    for kind in ("BIG", "STR", "STR_KINDS", "BYTES", "DICTIONARY", "LIST", "MAP"):
+    for kind in ("BIG", "STR", "STR_KINDS", "BYTES", "DICTIONARY", "LIST", "MAP", "EXTERNAL"):
         widths[kind] = range(7)
     for kind in KIND:
         for w in range(8):
@@ -143,7 +144,7 @@ def write_heads() -> None:
                     payload(1),
                     head(kind, w),
                 )
-    for code in range(26, 32):
+    for code in range(27, 32):
         bad(f"kind_{code}", "a reserved kind", "E_KIND", payload(1), bytes([code]))
         bad(
             f"kind_{code}_w7", "reserved at every width", "E_KIND", payload(1), bytes([code | 0xE0])
@@ -153,7 +154,7 @@ def write_heads() -> None:
         "a reserved kind in a tuple",
         "E_KIND",
         payload(1) + head("TUPLE") + uvar(2) + NONE,
-        b"\x1a",
+        b"\x1b",
     )
 
 
@@ -588,6 +589,29 @@ def write_limits() -> None:
             uvar(2**64 - 1) + uvar(0),
             externals="builtins.object",
         )
+    bad(
+        "external_external",
+        "number 2 of 2",
+        "E_EXTERNAL",
+        payload(1) + head("EXTERNAL"),
+        uvar(2),
+        externals="builtins.object builtins.int",
+    )
+    bad(
+        "external_external_beyond",
+        "the last row's number is 2 of 2",
+        "E_EXTERNAL",
+        payload(2) + head("EXTERNAL", 1) + uvar(1),
+        b"\x02",
+        externals="builtins.object builtins.int",
+    )
+    bad(
+        "external_external_no_rows",
+        "the base is checked though nobody needs it",
+        "E_EXTERNAL",
+        payload(0) + head("EXTERNAL"),
+        uvar(0),
+    )
     bad(
         "external_none",
         "no roll, so no externals",

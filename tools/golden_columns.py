@@ -6,7 +6,8 @@ import struct
 from collections.abc import Sequence
 
 KINDS = """NONE PENDING FALSE TRUE BOOL INT PROGRESSION BIG FLOAT FLOAT_CONST STR STR_KINDS BYTES
-DICTIONARY NULLABLE MIXED TUPLE STRUCT LIST MAP INSTANCE SLOTTED BARE REDUCE REFERENCE AFFIX"""
+DICTIONARY NULLABLE MIXED TUPLE STRUCT LIST MAP INSTANCE SLOTTED BARE REDUCE REFERENCE AFFIX
+EXTERNAL"""
 KIND = {name: code for code, name in enumerate(KINDS.split())}
 BITS = (0, 1, 2, 4, 8, 16, 32, 64)
 U64 = 2**64
@@ -135,6 +136,10 @@ def bare(external: int) -> bytes:
 
 def reductions(kind: str, external: int, *columns: bytes) -> bytes:
     return head(kind) + uvar(external) + uvar(len(columns)) + b"".join(columns)
+
+
+def externals(base: int, offsets: Sequence[int] = (), w: int = 0) -> bytes:
+    return head("EXTERNAL", w) + uvar(base) + packed(offsets, w)
 
 
 def affix(prefix: bytes, suffix: bytes, child: bytes) -> bytes:

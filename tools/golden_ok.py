@@ -16,6 +16,7 @@ from golden_columns import (
     boolean,
     byte_strings,
     dictionary,
+    externals,
     f8,
     floats,
     head,
@@ -540,6 +541,23 @@ def write_nested() -> None:
         roll="",
         externals="decimal.Decimal",
     )
+    ok(
+        "external",
+        "an external itself, and several",
+        payload(3, tuples(externals(2), externals(1, (0, 1, 0), 1))),
+        "[(bytes, float), (bytes, bytes), (bytes, float)]",
+        roll="",
+        externals="builtins.int builtins.float builtins.bytes",
+    )
+    for w in range(2, 7):
+        ok(
+            f"external_w{w}",
+            "numbers of other widths",
+            payload(2, externals(0, (1, 0), w)),
+            "[float, int]",
+            roll="",
+            externals="builtins.int builtins.float",
+        )
     ok(
         "dictionary_reduce",
         "a value met again",

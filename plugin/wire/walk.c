@@ -203,16 +203,35 @@ static bool walk_fields(walker *k, size_t n, int depth, unsigned names)
     return walk_columns(k, fields, n, depth + 1, 0);
 }
 
-static bool walk_external(walker *k)
+static bool walk_external(walker *k, size_t *number)
 {
-    size_t number;
-    if (!torshi_read_external(&k->c, k->external_count, &number)) {
+    if (!torshi_read_external(&k->c, k->external_count, number)) {
         return false;
     }
-    if (number >= k->externals) {
-        k->externals = number + 1;
+    if (*number >= k->externals) {
+        k->externals = *number + 1;
     }
     return true;
+}
+
+/* EXTERNAL: a base, and how far beyond it the rows' numbers are. */
+static bool walk_externals(walker *k, size_t n, int w)
+{
+    size_t base;
+    if (!walk_external(k, &base)) {
+        return false;
+    }
+    const uint8_t *at = k->c.pos;
+    uint32_t *offsets = take_memory(k, n, sizeof(*offsets));
+    bool ok = offsets && torshi_unpack_u32(&k->c, offsets, n, w);
+    for (size_t i = 0; ok && i < n; i++) {
+        ok = offsets[i] < k->external_count - base || torshi_fail_at(&k->c, TORSHI_E_EXTERNAL, at);
+        if (ok && base + offsets[i] >= k->externals) {
+            k->externals = base + offsets[i] + 1;
+        }
+    }
+    free(offsets);
+    return ok;
 }
 
 static bool walk_body(walker *k, torshi_kind kind, int w, size_t n, int depth, unsigned place)
@@ -264,15 +283,17 @@ static bool walk_body(walker *k, torshi_kind kind, int w, size_t n, int depth, u
                walk_column(k, total, depth + 1, 0);
     case TORSHI_COL_INSTANCE:
     case TORSHI_COL_SLOTTED:
-        return walk_external(k) && walk_fields(k, n, depth, STATE_NAMES);
+        return walk_external(k, &count) && walk_fields(k, n, depth, STATE_NAMES);
     case TORSHI_COL_BARE:
-        return walk_external(k);
+        return walk_external(k, &count);
     case TORSHI_COL_REDUCE:
     case TORSHI_COL_REFERENCE:
-        return walk_external(k) && torshi_read_count(&k->c, 0, TORSHI_MAX_ARITY, &count) &&
+        return walk_external(k, &count) && torshi_read_count(&k->c, 0, TORSHI_MAX_ARITY, &count) &&
                walk_columns(k, count, n, depth + 1, place);
     case TORSHI_COL_AFFIX:
         return walk_affix(k, n, depth);
+    case TORSHI_COL_EXTERNAL:
+        return walk_externals(k, n, w);
     }
     return torshi_fail(&k->c, TORSHI_E_KIND);
 }

@@ -295,6 +295,17 @@ class Reader:
         self.roll[place : place + n] = made
         return made
 
+    def EXTERNAL(self, n, w, below, plain):
+        at = self.pos
+        base = self.uvar()
+        if base >= len(self.externals):
+            raise FormatError("E_EXTERNAL", at)
+        at = self.pos
+        numbers = [base + offset for offset in self.packed(n, w)]
+        if any(number >= len(self.externals) for number in numbers):
+            raise FormatError("E_EXTERNAL", at)
+        return [self.externals[number] for number in numbers]
+
     def AFFIX(self, n, w, below, plain):
         ends = []
         for _ in range(2):
@@ -336,6 +347,7 @@ KINDS = {
         (23, "REDUCE", ONLY_0, False),
         (24, "REFERENCE", ONLY_0, True),
         (25, "AFFIX", ONLY_0, False),
+        (26, "EXTERNAL", NO_64, False),
     )
 }
 

@@ -43,7 +43,7 @@ _ABOVE = (0x80, 0x100, 0x10000, 0x110000)
 
 _STR, _STR_KINDS, _INT, _PROGRESSION, _AFFIX, _PENDING, _DICTIONARY = 10, 11, 5, 6, 25, 1, 13
 _MUTABLE = frozenset((17, 18, 19, 20, 21, 22, 24))
-_ALL = frozenset(range(26))
+_ALL = frozenset(range(27))
 _PLAIN = _ALL - _MUTABLE - {_PENDING}
 _KEYS = _PLAIN | {24}  # a whole column of keys may be references
 _ENTRY = _PLAIN - {_DICTIONARY}
@@ -384,6 +384,17 @@ class _Reader:
             [callee(*row) for row in zip(*columns)] if columns else [callee() for _ in range(c.n)]
         )
 
+    def read_external(self, c: _Column) -> list[Any]:
+        at = self.pos
+        base = self.uvar()
+        if base >= len(self.externals):
+            raise self.fail(_EXTERNAL, at)
+        at = self.pos
+        numbers = [base + offset for offset in self.packed(c.n, c.width)]
+        if any(number >= len(self.externals) for number in numbers):
+            raise self.fail(_EXTERNAL, at)
+        return [self.externals[number] for number in numbers]
+
     def read_reference(self, c: _Column) -> list[Any]:
         at = self.reserve(c.n)
         start, values = self.pos, self.values
@@ -423,10 +434,11 @@ _READERS: dict[int, Callable[[_Reader, _Column], list[Any]]] = {
     23: _Reader.read_reduce,
     24: _Reader.read_reference,
     25: _Reader.read_affix,
+    26: _Reader.read_external,
 }
 
 # Width codes that a kind takes; (0,) where it is not listed.
-_WIDTHS = {kind: range(7) for kind in (7, 10, 11, 12, 13, 18, 19)} | {5: range(8), 15: range(1, 4)}
+_WIDTHS = {kind: range(7) for kind in (7, 10, 11, 12, 13, 18, 19, 26)} | {5: range(8), 15: range(1, 4)}
 
 
 def _new(cls: Any) -> Any:

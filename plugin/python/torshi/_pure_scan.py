@@ -144,6 +144,7 @@ class Scan:
             tuple[int, int, Sequence[Any], Cells]
         ] = []  # first, build, objects, where
         self.externals: list[Any] = []
+        self.zones: dict[int, int] = {}  # externals by id
 
     # ---- small things
     def head(self, kind: int, w: int = 0) -> None:
@@ -172,6 +173,15 @@ class Scan:
 
     def classify_ref(self, obj: Any, entry: types.TypeEntry, level: int) -> tuple[int, Any]:
         raise NotImplementedError
+
+    def zone(self, zone: Any) -> int:
+        """The number of a time zone as an external; not searched for among those of others."""
+        number = self.zones.get(id(zone))
+        if number is None:
+            number = self.zones[id(zone)] = len(self.externals)
+            self.externals.append(zone)
+            self.bound -= 2
+        return number
 
     def external(self, callee: Any) -> bytes:
         for i, known in enumerate(self.externals):
@@ -276,7 +286,12 @@ class Scan:
         return entry.form >= types.DATE and self.is_known_value(obj, entry, level)
 
     def is_known_value(self, obj: Any, entry: types.TypeEntry, level: int) -> bool:
-        return types.is_known_value(obj, entry, lambda value: self.is_plain_value(value, level + 3))
+        return types.is_known_value(
+            obj,
+            entry,
+            lambda value: self.is_plain_value(value, level + 3),
+            lambda zone: self.type_of(zone).form == types.ZONE and types.is_known_zone(zone),
+        )
 
     def equals_itself(self, obj: Any) -> bool:
         cls = type(obj)
@@ -336,7 +351,7 @@ class Scan:
             and self.is_known_value(obj, entry, level)
             and self.is_fresh(obj, flags)
         ):
-            return VALUE, entry
+            return VALUE, types.variant_of(obj, entry)
         return PENDING_KIND
 
     def classify_container(self, obj: Any, level: int) -> tuple[int, Any]:

@@ -9,8 +9,10 @@ import sys
 import types
 from typing import Any
 
-PENDING, INSTANCE, REFERENCE = 1, 2, 3
-DATE, DATETIME, TIME, TIMEDELTA, DECIMAL, UUID, ENUM, FRACTION = range(10, 18)
+from ._pure_wire import LONG_TEXT, MAX_ARITY
+
+PENDING, INSTANCE, REFERENCE, ZONE = 1, 2, 3, 4
+DATE, DATETIME, TIME, TIMEDELTA, DECIMAL, UUID, ENUM, FRACTION, PATH = range(10, 19)
 
 _HEAPTYPE, _IMMUTABLE, _MANAGED_DICT = 1 << 9, 1 << 8, 1 << 4
 _POINTER = 8
@@ -35,7 +37,7 @@ def _has_objects_own(cls: type, *names: str) -> bool:
 class TypeEntry:
     """One type, as a chunk sees it."""
 
-    __slots__ = ("type", "form", "has_dict", "slots", "own")
+    __slots__ = ("type", "form", "has_dict", "slots", "own", "arguments", "variants", "parts")
 
     def __init__(self, cls: type) -> None:
         self.type = cls
@@ -43,6 +45,19 @@ class TypeEntry:
         self.has_dict = False
         self.own = False  # an ObjectRef, read directly
         self.slots: list[tuple[str, Any]] = []  # names and descriptors
+        self.arguments = 1  # of a value's callable
+        self.variants: dict[int, TypeEntry] = {}  # by that, where the objects differ in it
+        self.parts: list[Any] = []  # PATH: descriptors of drive, root and parts, or of parts
+
+    def variant(self, arguments: int) -> TypeEntry:
+        """The entry of the objects whose callable takes so many arguments."""
+        if arguments == self.arguments:
+            return self
+        made = self.variants.get(arguments)
+        if made is None:
+            made = self.variants[arguments] = TypeEntry(self.type)
+            made.form, made.parts, made.arguments = self.form, self.parts, arguments
+        return made
 
     def slot(self, obj: Any, name: str) -> Any:
         for slot, descriptor in self.slots:
@@ -240,6 +255,78 @@ def _is_decimal(cls: type) -> bool:
     )
 
 
+def _is_zone(cls: type) -> bool:
+    if cls is datetime.timezone:
+        return not cls.__flags__ & _HEAPTYPE
+    module = sys.modules.get("_zoneinfo")
+    return (
+        cls.__name__ == "ZoneInfo"
+        and isinstance(module, types.ModuleType)
+        and module.__dict__.get("ZoneInfo") is cls
+        and type(look_up(cls, "__reduce__")) is types.MethodDescriptorType
+        and type(look_up(cls, "_unpickle")) is types.ClassMethodDescriptorType
+        and type(look_up(cls, "__getattribute__")) is types.WrapperDescriptorType
+        and _has_objects_own(cls, "__reduce_ex__")
+    )
+
+
+def is_known_zone(zone: Any) -> bool:
+    """Whether a time zone of the library is made of plain parts: others may have reducers."""
+    if type(zone) is datetime.timezone:
+        return type(zone.utcoffset(None)) is datetime.timedelta and type(zone.tzname(None)) is str
+    return type(zone.key) is str
+
+
+def _find_parts(cls: type) -> list[Any]:
+    """The descriptors of the slots that PurePath.__reduce__ reads; none where it is not known."""
+    module = sys.modules.get("pathlib._local") or sys.modules.get("pathlib")
+    reducer = look_up(cls, "__reduce__")
+    if (
+        cls.__name__ not in ("PurePosixPath", "PosixPath", "PureWindowsPath", "WindowsPath")
+        or type(cls) is not type
+        or not isinstance(module, types.ModuleType)
+        or module.__dict__.get(cls.__name__) is not cls
+        or not _has_objects_own(cls, "__reduce_ex__", "__getattribute__", "__class__")
+        or look_up(cls, "__getattr__") is not _ABSENT
+        or not _is_function_of(reducer, module, "PurePath.__reduce__")
+    ):
+        return []
+    last = reducer.__code__.co_names[-1:]
+    if last in (("_parts",), ("_raw_paths",)):
+        names = list(last)
+    elif last == ("parts",) and all(
+        type(found := look_up(cls, name)) is property
+        and _is_function_of(found.fget, module, f"PurePath.{name}")
+        for name in ("parts", "drive", "root", "_tail")
+    ):
+        names = ["_drv", "_root", "_tail_cached"]
+    else:
+        return []
+    slots = [look_up(cls, name) for name in names]
+    return slots if all(type(slot) is types.MemberDescriptorType for slot in slots) else []
+
+
+def path_parts(obj: Any, entry: TypeEntry) -> list[str] | None:
+    """What PurePath.__reduce__ gives; None where it would have to be computed."""
+    try:
+        found = [slot.__get__(obj, entry.type) for slot in entry.parts]
+    except AttributeError:
+        return None
+    parts = found[-1]
+    if type(parts) is not list:
+        return None
+    if len(found) > 1:
+        if any(type(text) is not str for text in found[:2]) or (found[0] and found[1]):
+            return None
+        if found[0] or found[1]:
+            parts = [found[0] or found[1], *parts]
+    if len(parts) > MAX_ARITY or any(
+        type(part) is not str or len(part) >= LONG_TEXT for part in parts
+    ):
+        return None
+    return parts
+
+
 _DATES = {
     datetime.date: DATE,
     datetime.datetime: DATETIME,
@@ -257,6 +344,8 @@ def _value_form(cls: type) -> int:
         (_is_uuid, UUID),
         (_is_enum, ENUM),
         (_is_fraction, FRACTION),
+        (_find_parts, PATH),
+        (_is_zone, ZONE),
     ):
         if test(cls):
             return form
@@ -277,6 +366,8 @@ def make_entry(obj: Any, hooks: bool) -> TypeEntry:
             entry.slots.clear()
             return entry
         entry.has_dict = form == ENUM
+        entry.arguments = 3 if form == TIMEDELTA else 2 if form in (UUID, FRACTION) else 1
+        entry.parts = _find_parts(cls) if form == PATH else []
         entry.form = form
         return entry
     has_dict = cls.__dictoffset__ != 0
@@ -288,6 +379,15 @@ def make_entry(obj: Any, hooks: bool) -> TypeEntry:
         entry.has_dict = has_dict
         if _find_slots(entry):
             entry.form = INSTANCE
+    return entry
+
+
+def variant_of(obj: Any, entry: TypeEntry) -> TypeEntry:
+    """The entry for obj, a known value, and those like it."""
+    if entry.form in (DATETIME, TIME):
+        return entry.variant(1 if obj.tzinfo is None else 2)
+    if entry.form == PATH:
+        return entry.variant(len(path_parts(obj, entry) or ()))
     return entry
 
 
@@ -303,13 +403,15 @@ def uuid_bytes(obj: Any, entry: TypeEntry) -> bytes | None:
     return number.to_bytes(16, "big")
 
 
-def is_known_value(obj: Any, entry: TypeEntry, is_plain: Any) -> bool:
+def is_known_value(obj: Any, entry: TypeEntry, is_plain: Any, is_zone: Any) -> bool:
     """Whether obj, of a value's type, can be made again from that type's columns."""
     form = entry.form
     if form in (DATE, TIMEDELTA, DECIMAL):
         return True
     if form in (DATETIME, TIME):
-        return obj.tzinfo is None
+        return obj.tzinfo is None or is_zone(obj.tzinfo)
+    if form == PATH:
+        return path_parts(obj, entry) is not None
     if form == UUID:
         safety = sys.modules["uuid"].SafeUUID.__dict__["_member_map_"].get("unknown", _ABSENT)
         return entry.slot(obj, "is_safe") is safety and uuid_bytes(obj, entry) is not None

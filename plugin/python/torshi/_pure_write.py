@@ -33,6 +33,7 @@ from ._pure_wire import (
     C_BOOL,
     C_BYTES,
     C_DICTIONARY,
+    C_EXTERNAL,
     C_FALSE,
     C_FLOAT,
     C_FLOAT_CONST,
@@ -435,16 +436,18 @@ class Writer(Scan):
             raise Other
         self.bound -= 2
         self.by_identity(
-            values, level, 6, 1, lambda objects, at: self.put_values(objects, at, entry)
+            values,
+            level,
+            6 if entry.arguments else 5,
+            1,
+            lambda objects, at: self.put_values(objects, at, entry),
         )
 
     def put_values(self, values: Sequence[Any], level: int, entry: types.TypeEntry) -> None:
         form = entry.form
         number = self.external(entry.type)
         self.head(C_REDUCE)
-        self.out += number + uvar(
-            3 if form == types.TIMEDELTA else 2 if form in (types.UUID, types.FRACTION) else 1
-        )
+        self.out += number + uvar(entry.arguments)
         level += 1
         if form == types.TIMEDELTA:
             for part in ("days", "seconds", "microseconds"):
@@ -459,11 +462,26 @@ class Writer(Scan):
             self.fixed_bytes([types.uuid_bytes(v, entry) or b"" for v in values])
         elif form == types.ENUM:
             self.column([types.enum_value(v) for v in values], NOWHERE, level, PLAIN)
+        elif form == types.PATH:
+            rows = [types.path_parts(v, entry) or [] for v in values]
+            for k in range(entry.arguments):
+                self.column([row[k] for row in rows], NOWHERE, level, PLAIN)
         elif form == types.FRACTION:
             for part in ("_numerator", "_denominator"):
                 self.column([entry.slot(v, part) for v in values], NOWHERE, level, PLAIN)
         else:
             self.fixed_bytes([v.__reduce_ex__(4)[1][0] for v in values])
+            if entry.arguments == 2:
+                self.put_zones([v.tzinfo for v in values])
+
+    def put_zones(self, zones: Sequence[Any]) -> None:
+        self.count(len(zones))
+        numbers = [self.zone(zone) for zone in zones]
+        low = min(numbers)
+        w = width_for(max(numbers) - low)
+        self.head(C_EXTERNAL, w)
+        self.out += uvar(low) + pack([number - low for number in numbers], w)
+        self.bound += 2 * len(zones)
 
     def fixed_bytes(self, values: Sequence[bytes]) -> None:
         self.count(len(values))
