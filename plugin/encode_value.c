@@ -237,14 +237,24 @@ static int put_values(chunk_writer *w, const span *s, int level, void *detail)
     return put_arguments(w, s, type, level + 1);
 }
 
+/* Objects remembered while a column is looked through: members of an Enum come again and again. */
+#define LOOKED_AT 16
+
 int encode_values(chunk_writer *w, const span *s, int level, unsigned flags, type_entry *type)
 {
     if (!(flags & COLUMN_SORTED)) {
+        PyObject *looked_at[LOOKED_AT] = {NULL};
         for (size_t i = 0; i < s->n; i++) {
-            value_kind kind = classify(w, span_at(s, i), level, flags);
+            PyObject *obj = span_at(s, i);
+            PyObject **place = &looked_at[((uintptr_t)obj >> 4 ^ (uintptr_t)obj >> 9) % LOOKED_AT];
+            if (obj == *place) {
+                continue;
+            }
+            value_kind kind = classify(w, obj, level, flags);
             if (kind.kind != KIND_VALUE || kind.detail != (uintptr_t)type) {
                 return ENC_OTHER;
             }
+            *place = obj;
         }
     }
     /* TUPLE1, MEMOIZE, REDUCE, MEMOIZE; GET of the callable: the first is written as it is here */

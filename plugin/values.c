@@ -146,7 +146,7 @@ static bool is_enum(PyTypeObject *type)
             dict_item(names, "EnumType") == (PyObject *)meta && base && PyType_Check(base) &&
             type_item(type, "__reduce_ex__") == type_item((PyTypeObject *)base, "__reduce_ex__") &&
             is_function_of(type_item(type, "__reduce_ex__"), module, "Enum.__reduce_ex__") &&
-            has_objects_own(type, "__getattribute__");
+            type->tp_getattro == PyObject_GenericGetAttr; /* int and str have a slot of their own */
     }
     Py_XDECREF(module);
     return same;

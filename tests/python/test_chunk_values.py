@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import datetime
+import enum
 import pathlib
 import pickle
 import unittest
@@ -157,6 +158,31 @@ class Zones(Values):
             self.assertEqual(calls, ["registered"])
         finally:
             del copyreg.dispatch_table[datetime.timezone]
+
+
+class Whole(enum.IntEnum):
+    ONE = 1
+    BIG = 1 << 70
+
+
+class Text(str, enum.Enum):
+    A = "a"
+    LONG = "b" * 300
+
+
+class Bits(enum.IntFlag):
+    A = 1
+    B = 2
+
+
+class Enums(Values):
+    def test_members_that_are_ints_and_strings(self) -> None:
+        for cls in (Whole, Text, Bits):
+            values = [list(cls)[i % 3 % 2] for i in range(300)]
+            stream = self.check(values, lambda v: [next(m for m in cls if m is x) for x in v])
+            self.assertLess(len(stream), 0.6 * len(pickle.dumps(values, 5)))
+        values = [Bits(i % 4) for i in range(300)]
+        self.check(values, lambda v: [(type(x), int(x)) for x in v])
 
 
 def look_at(paths: list[Any]) -> Any:

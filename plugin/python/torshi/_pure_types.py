@@ -241,7 +241,7 @@ def _is_enum(cls: type) -> bool:
         and isinstance(base, type)
         and reducer is look_up(base, "__reduce_ex__")
         and _is_function_of(reducer, module, "Enum.__reduce_ex__")
-        and _has_objects_own(cls, "__getattribute__")
+        and type(look_up(cls, "__getattribute__")) is types.WrapperDescriptorType
     )
 
 
