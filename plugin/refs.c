@@ -157,7 +157,8 @@ static int publish_reduce(ref_class *c)
     PyObject *table = dispatch_table();
     int status = table ? 0 : -1;
     if (status == 0) {
-        c->replaced = Py_XNewRef(PyDict_GetItemWithError(table, c->cls));
+        Py_XSETREF(c->replaced, Py_XNewRef(PyDict_GetItemWithError(table, c->cls)));
+        c->withdrawn = false;
         status = !c->replaced && PyErr_Occurred() ? -1 : PyDict_SetItem(table, c->cls, c->reduce);
     }
     Py_XDECREF(table);
@@ -175,6 +176,7 @@ static int withdraw_reduce(ref_class *c)
     if (status == 0 && PyDict_GetItemWithError(table, c->cls) == c->reduce) {
         status = c->replaced ? PyDict_SetItem(table, c->cls, c->replaced)
                              : PyDict_DelItem(table, c->cls);
+        c->withdrawn = status == 0;
     } else if (PyErr_Occurred()) {
         status = -1;
     }
@@ -259,6 +261,65 @@ PyObject *unregister_ref_call(void *plugin, PyObject *const *args, intptr_t narg
     }
     PyErr_Format(PyExc_ValueError, "unregister_ref: %R is not registered", args[0]);
     return NULL;
+}
+
+/* ---- undoing a registration ---------------------------------------------------------------------
+ */
+#define KNOWN_REF "torshi._known_ref"
+
+static void drop_known(PyObject *capsule)
+{
+    ref_class_drop(PyCapsule_GetPointer(capsule, KNOWN_REF));
+}
+
+PyObject *known_ref_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
+{
+    if (nargs != 1 || kwnames) {
+        PyErr_SetString(PyExc_TypeError, "_known_ref() takes 1 positional argument");
+        return NULL;
+    }
+    ref_class *c = ref_class_find(refs_of(plugin), args[0]);
+    if (!c) {
+        Py_RETURN_NONE;
+    }
+    PyObject *capsule = PyCapsule_New(c, KNOWN_REF, drop_known);
+    if (capsule) {
+        ref_class_keep(c);
+    }
+    return capsule;
+}
+
+PyObject *restore_ref_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
+{
+    if (nargs != 2 || kwnames) {
+        PyErr_SetString(PyExc_TypeError, "_restore_ref() takes 2 positional arguments");
+        return NULL;
+    }
+    ref_state *state = refs_of(plugin);
+    ref_class *made = PyCapsule_GetPointer(args[0], KNOWN_REF);
+    ref_class *before =
+        made && args[1] != Py_None ? PyCapsule_GetPointer(args[1], KNOWN_REF) : NULL;
+    if (!made || (!before && args[1] != Py_None)) {
+        return NULL;
+    }
+    for (size_t i = 0; i < state->class_count; i++) {
+        if (state->classes[i] != made) { /* replaced by a later one: not ours to undo */
+            continue;
+        }
+        if (before) {
+            state->classes[i] = ref_class_keep(before);
+        } else {
+            memmove(state->classes + i, state->classes + i + 1,
+                    (--state->class_count - i) * sizeof(ref_class *));
+        }
+        int status = withdraw_reduce(made);
+        if (status == 0 && before && before->withdrawn) {
+            status = publish_reduce(before);
+        }
+        ref_class_drop(made); /* args[0] has another reference */
+        return status < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    Py_RETURN_NONE;
 }
 
 PyObject *ref_types_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)

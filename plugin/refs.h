@@ -44,6 +44,7 @@ typedef struct ref_class {
     PyObject *cls;      /* owned, as is all below */
     PyObject *reduce;   /* in copyreg.dispatch_table; NULL: the class's own way */
     PyObject *replaced; /* what reduce took the place of there, or NULL */
+    bool withdrawn;     /* reduce was taken out there again */
     PyObject *batch;    /* NULL: the callable, row by row */
     PyObject *outer;    /* called for load.outer; NULL: None */
     PyObject *worker;   /* called for load.worker; NULL: None */
@@ -74,6 +75,10 @@ PyObject *ref_count_call(void *plugin, PyObject *const *args, intptr_t nargs, Py
 PyObject *ref_counts_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames);
 PyObject *ref_types_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames);
 PyObject *register_ref_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames);
+/* The registration of a class as it is now, or None; and: if `made` is still that of its class, put
+   `before` back in its place, or nothing. For plugins that are refused. */
+PyObject *known_ref_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames);
+PyObject *restore_ref_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames);
 PyObject *unregister_ref_call(void *plugin, PyObject *const *args, intptr_t nargs,
                               PyObject *kwnames);
 

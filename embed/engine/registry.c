@@ -526,12 +526,20 @@ static PyObject *import_class(const torshi_row *row)
     return cls;
 }
 
+/* What register_ref and its opposite are called with; owned, as importing a class may run anything.
+ */
+typedef struct reference_calls {
+    PyObject *register_ref;
+    PyObject *known; /* (cls) -> its registration or None */
+    PyObject *undo;  /* a list of (registration, the one before or None) */
+} reference_calls;
+
 /* torshi.register_ref(cls, reduce=..., batch=...) for one row. 0 or -1. */
-static int add_reference(PyObject *register_ref, const plugin_record *p, size_t index)
+static int call_register(const reference_calls *calls, const plugin_record *p, size_t index,
+                         PyObject *cls)
 {
     static const char *const keywords[] = {"reduce", "batch"};
-    PyObject *cls = import_class(&p->rows[index]);
-    PyObject *args = cls != NULL ? PyTuple_Pack(1, cls) : NULL;
+    PyObject *args = PyTuple_Pack(1, cls);
     PyObject *kwargs = args != NULL ? PyDict_New() : NULL;
     PyObject *done = NULL;
     int status = kwargs != NULL ? 0 : -1;
@@ -540,57 +548,84 @@ static int add_reference(PyObject *register_ref, const plugin_record *p, size_t 
         status = function != NULL ? PyDict_SetItemString(kwargs, keywords[i], function) : 0;
     }
     if (status == 0) {
-        done = PyObject_Call(register_ref, args, kwargs);
+        done = PyObject_Call(calls->register_ref, args, kwargs);
         status = done != NULL ? 0 : -1;
     }
     Py_XDECREF(done);
     Py_XDECREF(kwargs);
     Py_XDECREF(args);
+    return status;
+}
+
+/* The same with a note of how to undo it. 0 or -1. */
+static int add_reference(const reference_calls *calls, const plugin_record *p, size_t index)
+{
+    PyObject *cls = import_class(&p->rows[index]);
+    PyObject *before = cls != NULL ? PyObject_CallOneArg(calls->known, cls) : NULL;
+    PyObject *made = NULL;
+    PyObject *note = NULL;
+    int status = before != NULL ? call_register(calls, p, index, cls) : -1;
+    if (status == 0) {
+        made = PyObject_CallOneArg(calls->known, cls);
+        note = made != NULL ? PyTuple_Pack(2, made, before) : NULL;
+        status = note != NULL ? PyList_Append(calls->undo, note) : -1;
+    }
+    Py_XDECREF(note);
+    Py_XDECREF(made);
+    Py_XDECREF(before);
     Py_XDECREF(cls);
     return status;
 }
 
-/* Take the first `count` rows' references back; keeps the exception that is set. */
-static void remove_references(const torshi_registry *r, const plugin_record *p, size_t count)
+/* Take back what the list says, the last first; keeps the exception that is set. */
+static void remove_references(const torshi_registry *r, PyObject *undo)
 {
     PyObject *type, *value, *traceback;
-    PyObject *unregister_ref = registry_function(r, "torshi", "unregister_ref"); /* borrowed */
+    PyObject *restore = registry_function(r, "torshi", "_restore_ref");
     PyErr_Fetch(&type, &value, &traceback);
-    for (size_t i = 0; unregister_ref != NULL && i < count; i++) {
-        if (p->rows[i].kind == TORSHI_ROW_REFERENCE) {
-            PyObject *cls = find_imported(p->rows[i].module, p->rows[i].name);
-            PyObject *done = cls != NULL ? PyObject_CallOneArg(unregister_ref, cls) : NULL;
-            Py_XDECREF(done);
-            Py_XDECREF(cls);
-            PyErr_Clear();
-        }
+    Py_XINCREF(restore);
+    for (Py_ssize_t i = undo != NULL ? PyList_GET_SIZE(undo) : 0; restore != NULL && i > 0; i--) {
+        PyObject *done = PyObject_CallObject(restore, PyList_GET_ITEM(undo, i - 1));
+        Py_XDECREF(done);
+        PyErr_Clear();
     }
+    Py_XDECREF(restore);
     PyErr_Restore(type, value, traceback);
 }
 
-/* All reference rows of p. 0, or -1 with ImportError and none registered. */
-static int add_references(const torshi_registry *r, const plugin_record *p)
+/* All reference rows of p, and in *undo (new, NULL where there are none) how to take them back. 0,
+   or -1 with ImportError and none registered. */
+static int add_references(const torshi_registry *r, const plugin_record *p, PyObject **undo)
 {
-    PyObject *register_ref = registry_function(r, "torshi", "register_ref");
+    reference_calls calls = {Py_XNewRef(registry_function(r, "torshi", "register_ref")),
+                             Py_XNewRef(registry_function(r, "torshi", "_known_ref")), NULL};
     int status = 0;
-    Py_XINCREF(register_ref); /* importing a class may run anything */
-    for (size_t i = 0; register_ref != NULL && status == 0 && i < p->info.row_count; i++) {
+    for (size_t i = 0;
+         calls.register_ref != NULL && calls.known != NULL && status == 0 && i < p->info.row_count;
+         i++) {
         if (p->rows[i].kind == TORSHI_ROW_REFERENCE) {
-            status = add_reference(register_ref, p, i);
+            if (calls.undo == NULL) {
+                calls.undo = PyList_New(0);
+            }
+            status = calls.undo != NULL ? add_reference(&calls, p, i) : -1;
             if (status < 0) {
                 char what[40];
                 snprintf(what, sizeof(what), "reference row %zu", i);
                 refuse_with_cause(p, what);
-                remove_references(r, p, i);
+                remove_references(r, calls.undo);
+                Py_CLEAR(calls.undo);
             }
         }
     }
-    Py_XDECREF(register_ref);
+    Py_XDECREF(calls.register_ref);
+    Py_XDECREF(calls.known);
+    *undo = calls.undo;
     return status;
 }
 
 int registry_add(torshi_registry *r, const torshi_plugin_info *info, const char *path, int *entered)
 {
+    PyObject *undo = NULL; /* how to take the references back */
     plugin_record *p = make_plugin(r, info, path);
     if (p == NULL) {
         return -1;
@@ -603,7 +638,8 @@ int registry_add(torshi_registry *r, const torshi_plugin_info *info, const char 
         refuse_with_cause(p, "init");
         goto error;
     }
-    if (add_references(r, p) < 0) { /* runs Python code: the other rows are not in force yet */
+    if (add_references(r, p, &undo) <
+        0) { /* runs Python code: the other rows are not in force yet */
         if (p->info.fini != NULL) {
             p->info.fini(p->state);
         }
@@ -617,12 +653,14 @@ int registry_add(torshi_registry *r, const torshi_plugin_info *info, const char 
         goto error;
     }
     r->version++;
+    Py_XDECREF(undo);
     return 0;
 
 error:
     if (p->started) {
-        remove_references(r, p, p->info.row_count);
+        remove_references(r, undo);
     }
+    Py_XDECREF(undo);
     if (p->started && p->info.fini != NULL) {
         p->info.fini(p->state);
     }

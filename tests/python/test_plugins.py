@@ -389,6 +389,55 @@ load()
 """)
 
 
+def test_refused_plugin_takes_back_only_its_own_references():
+    """What Python had registered stays in force, also where the module's class is another by then."""
+    check_shelf("""
+import copyreg
+sys.modules["shelf"] = shelf
+del shelf.Card
+calls = []
+def reduce_tag(tag):
+    calls.append(tag)
+    return Tag, (tag.number, tag.owner)
+torshi.register_ref(Tag, reduce=reduce_tag)
+class Lazy(types.ModuleType):
+    def __getattr__(self, name):
+        # the second row asks for Card: shelf.Tag is another class then
+        self.Tag = type("Tag", (), {})
+        raise AttributeError(f"no {name}")
+shelf.__class__ = Lazy
+for _ in range(2):
+    shelf.Tag = Tag
+    try:
+        torshi.load_plugin(PATH)
+    except ImportError as error:
+        assert "reference row 1 failed: AttributeError" in str(error), error
+    else:
+        raise AssertionError("it was loaded")
+    assert shelf.Tag is not Tag and copyreg.dispatch_table[Tag] is reduce_tag
+    shelf.Tag = Tag
+    calls.clear()
+    data = torshi.dumps([Tag(i, "owner") for i in range(50)], 5)
+    assert len(calls) == 50
+    assert pairs(torshi.loads(data)) == [(i, "owner") for i in range(50)]
+torshi.unregister_ref(Tag)
+assert Tag not in copyreg.dispatch_table
+# Nobody had: nothing is left.
+shelf.Tag = Tag
+try:
+    torshi.load_plugin(PATH)
+except ImportError:
+    pass
+assert Tag not in copyreg.dispatch_table
+try:
+    torshi.unregister_ref(Tag)
+except ValueError:
+    pass
+else:
+    raise AssertionError("it was registered")
+""")
+
+
 def test_reference_row_without_functions():
     check_shelf("""
 load()
