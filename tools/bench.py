@@ -307,8 +307,13 @@ def main() -> int:
     parser.add_argument("--internals", choices=("0", "1"), default="1", help="0: public API only")
     parser.add_argument("--dask", action="store_true", help="extract_serialize and Dask clusters, stock against torshi, instead")
     parser.add_argument("--refs", action="store_true", help="object references instead, Ray's among them (tools/bench_refs.py)")
+    parser.add_argument("--growth", action="store_true", help="time an entry and peak memory up to ten million entries instead")
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.growth:
+        import bench_growth
+
+        return bench_growth.main(options)
     if options.refs:
         import bench_refs
 
