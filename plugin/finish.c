@@ -50,6 +50,10 @@ static int start_row(const torshi_services *services, torshi_dump *dump, chunk_r
         PyErr_NoMemory();
         return -1;
     }
+    if (PyDict_CheckExact(row->obj) && services->begin_filling(dump, row->obj) < 0) {
+        PyMem_Free(f);
+        return -1;
+    }
     *f = (frame){1, r, row, on_stack, on_stack};
     r->refs++;
     row->busy = true;
@@ -134,6 +138,9 @@ static int run_row(void *plugin, torshi_dump *dump, void *arg)
             f->pushed = true;
         }
         return set_value(services, dump, row, s) < 0 ? TORSHI_ERROR : go_on(services, dump, f);
+    }
+    if (PyDict_CheckExact(row->obj)) {
+        services->end_filling(dump);
     }
     row->busy = false;
     row->done = true;

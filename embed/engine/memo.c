@@ -174,6 +174,7 @@ static void empty_slots(torshi_memo *m)
     m->unmade_count = 0;
     m->given_count = 0;
     m->noted_count = 0;
+    m->filling_count = 0;
     m->stamp++;
     if (TORSHI_UNLIKELY(m->stamp == 0)) {
         memset(m->slots, 0, (m->mask + 1) * sizeof(memo_slot));
@@ -238,6 +239,7 @@ void memo_fini(torshi_memo *m)
     PyMem_Free(m->owns);
     PyMem_Free(m->unmade);
     PyMem_Free(m->given);
+    PyMem_Free(m->filling);
     memset(m, 0, sizeof *m);
 }
 
@@ -368,6 +370,34 @@ int memo_own(torshi_memo *m, void *arg, torshi_free_fn free_arg)
         m->owns = array;
     }
     m->owns[m->own_count++] = (memo_own_entry){arg, free_arg};
+    return 0;
+}
+
+int memo_begin_filling(torshi_memo *m, PyObject *dict)
+{
+    if (m->filling_count == m->filling_size) {
+        void *array = m->filling;
+        if (grow_array(&array, &m->filling_size, sizeof(PyObject *)) < 0) {
+            return -1;
+        }
+        m->filling = array;
+    }
+    m->filling[m->filling_count++] = dict;
+    return 0;
+}
+
+void memo_end_filling(torshi_memo *m)
+{
+    m->filling_count--;
+}
+
+int memo_is_filling(const torshi_memo *m, const PyObject *dict)
+{
+    for (size_t i = m->filling_count; i-- > 0;) {
+        if (m->filling[i] == dict) {
+            return 1;
+        }
+    }
     return 0;
 }
 

@@ -91,6 +91,8 @@ typedef struct torshi_memo {
     int unmade_stale; /* user code ran since the instances of `unmade` were looked at */
     Py_ssize_t *given;
     size_t given_count, given_size;
+    PyObject **filling; /* borrowed: see services->begin_filling */
+    size_t filling_count, filling_size;
 } torshi_memo;
 
 /* An empty memo with a small table. 0, or -1 with MemoryError. */
@@ -116,6 +118,10 @@ TORSHI_HIDDEN int memo_roll(torshi_memo *m, PyObject *obj, torshi_met_fn met, vo
 TORSHI_HIDDEN int memo_roll_many(torshi_memo *m, PyObject *const *objects, size_t n,
                                  torshi_met_fn met, void *plugin, void *arg, uint32_t first_index);
 TORSHI_HIDDEN int memo_own(torshi_memo *m, void *arg, torshi_free_fn free_arg);
+/* As services->begin_filling and ->end_filling; whether dict is between them. */
+TORSHI_HIDDEN int memo_begin_filling(torshi_memo *m, PyObject *dict);
+TORSHI_HIDDEN void memo_end_filling(torshi_memo *m);
+TORSHI_HIDDEN int memo_is_filling(const torshi_memo *m, const PyObject *dict);
 /* Mark obj as written within a payload, unless it has a number. 0 or -1. */
 TORSHI_HIDDEN int memo_mark_column(torshi_memo *m, PyObject *obj);
 /* Note that `number` belongs to the __dict__ that `instance` has not got yet. 0 or -1. */

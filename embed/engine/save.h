@@ -335,7 +335,8 @@ TORSHI_HIDDEN int save_instance(torshi_dump *d, PyObject *obj, type_info *info, 
 /* save_object(), for the state of an object on the default path. Up to 30 attributes an instance
    may have without a __dict__, which nobody can see: so that the same objects give the same bytes,
    a __dict__ of so many is not offered to the registration table. */
-TORSHI_HIDDEN int save_attribute_dict(torshi_dump *d, PyObject *dict, Py_ssize_t solo);
+TORSHI_HIDDEN int save_attribute_dict(torshi_dump *d, PyObject *obj, PyObject *dict,
+                                      Py_ssize_t solo);
 TORSHI_HIDDEN int step_instance(torshi_dump *d);
 /* 1: obj of a TYPE_DEFAULT type has nothing of its own that changes how it pickles, 0: it has;
    -1: MemoryError. */

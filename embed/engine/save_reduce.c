@@ -361,7 +361,7 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
         if (d->use_rows && obj != NULL && d->reducer_override == NULL &&
             d->dispatch_table == NULL &&
             type_info_of(d->st->savers, Py_TYPE(obj))->kind == TYPE_DEFAULT) {
-            return save_attribute_dict(d, part(value, 2), solo);
+            return save_attribute_dict(d, obj, part(value, 2), solo);
         }
         return save_object(d, part(value, 2), solo);
     case BUILD_STATE:

@@ -211,6 +211,16 @@ static int svc_leave(torshi_dump *d)
     return leave_engine(d);
 }
 
+static int svc_begin_filling(torshi_dump *d, PyObject *dict)
+{
+    return memo_begin_filling(&d->memo, dict);
+}
+
+static void svc_end_filling(torshi_dump *d)
+{
+    memo_end_filling(&d->memo);
+}
+
 void pickler_fill_services(torshi_services *services)
 {
     services->option = svc_option;
@@ -230,4 +240,6 @@ void pickler_fill_services(torshi_services *services)
     services->is_default_instance = svc_is_default_instance;
     services->registered_reducer = svc_registered_reducer;
     services->leave = svc_leave;
+    services->begin_filling = svc_begin_filling;
+    services->end_filling = svc_end_filling;
 }

@@ -354,6 +354,15 @@ struct torshi_services {
      * function is called. 0, or -1 with MemoryError.
      */
     int (*leave)(torshi_dump *dump);
+
+    /*
+     * From begin_filling to end_filling, `dict` is in the stream with placeholders: stock pickle
+     * would have left it empty until then. An instance that is saved meanwhile and whose __dict__
+     * it is gets an empty state, as from stock pickle, not the placeholders. The calls nest, and
+     * the dict lives until the memo is cleared. 0 or -1.
+     */
+    int (*begin_filling)(torshi_dump *dump, PyObject *dict);
+    void (*end_filling)(torshi_dump *dump);
 };
 
 #ifdef __cplusplus

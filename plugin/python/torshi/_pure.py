@@ -135,6 +135,7 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             int, tuple[_Record, int, Any]
         ] = {}  # id -> record, roll index, the object
         self._columns: dict[int, Any] = {}  # what was written in payloads, by id
+        self._filling: list[int] = []  # ids of dicts with placeholders in them
         self._states: set[int] = set()  # ids of dicts that are written by opcodes in any case
         self.framer = _Framer(self._file_write)
         self.write = self.framer.write
@@ -284,7 +285,12 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         if parts[0] is not None and len(parts[0]) <= _ATTRIBUTES_INLINE:
             states.append(id(parts[0]))
         self._states.update(states)
-        self.save(state)
+        if id(parts[0]) not in self._filling or any(
+            "__setstate__" in vars(cls) for cls in type(obj).__mro__
+        ):
+            self.save(state)
+        else:  # BUILD would copy placeholders, where stock pickle's dict is still empty
+            self.save(({}, parts[1]) if type(state) is tuple else {})
         self._states.difference_update(states)
 
     def _hooks(self) -> bool:
@@ -537,6 +543,8 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         if row.busy or row.done:
             return
         row.busy = True
+        if type(row.obj) is dict:
+            self._filling.append(id(row.obj))
         pushed = on_stack
         for _, below, key, index, value in row.steps:
             if below is not None:
@@ -557,6 +565,8 @@ class Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             else:
                 self._save_reduced(value, *reduction)
             self.write(_BUILD_ENDS[row.build])
+        if type(row.obj) is dict:
+            self._filling.pop()
         row.busy = False
         row.done = True
         if pushed and not on_stack:
