@@ -236,7 +236,8 @@ static TORSHI_NOINLINE int save_while_filling(torshi_dump *d, PyObject *obj, PyO
     int status;
     if (PyTuple_CheckExact(state) && PyTuple_GET_SIZE(state) == 2 &&
         copies_placeholders(d, obj, PyTuple_GET_ITEM(state, 0))) {
-        fresh = empty_state(state);
+        /* From here on the memo keeps what it has met, so that nothing else gets its address. */
+        fresh = leave_engine(d) < 0 ? NULL : empty_state(state);
         if (fresh == NULL) {
             return SAVE_ERROR;
         }
