@@ -140,7 +140,9 @@ value_kind classify(chunk_writer *w, PyObject *obj, int level, unsigned flags)
     }
     if (type == &PyTuple_Type) {
         Py_ssize_t n = PyTuple_GET_SIZE(obj);
-        return n == 0 || (is_plain_value(w, obj, level) && is_fresh_value(w, obj, flags))
+        /* An item was asked about for three levels further down than its own, or more. */
+        bool plain = n == 0 || (flags & COLUMN_CHECKED) || is_plain_value(w, obj, level);
+        return plain && (n == 0 || is_fresh_value(w, obj, flags))
                    ? (value_kind){KIND_TUPLE, (uintptr_t)n}
                    : pending;
     }

@@ -279,8 +279,10 @@ static inline bool needs_roll(const chunk_writer *w)
 #define COLUMN_PLAIN 1u    /* nothing in it may be pending */
 #define COLUMN_DISTINCT 2u /* the values are known to differ: no DICTIONARY is tried */
 
-#define COLUMN_FRESH 8u  /* the objects are new ones, which nobody else has */
 #define COLUMN_SORTED 4u /* classify() has found all values to be of this kind */
+#define COLUMN_FRESH 8u  /* the objects are new ones, which nobody else has */
+#define COLUMN_CHECKED                                                                             \
+    16u /* items of tuples that is_plain_value() was asked about, items and all */
 
 /* Append the column of s to w->out. ENC_OK, ENC_ERROR, ENC_LIMIT; ENC_DECLINE with COLUMN_PLAIN. */
 int encode_column(chunk_writer *w, const span *s, const cells *c, int level, unsigned flags);

@@ -123,7 +123,7 @@ static int put_tuples(chunk_writer *w, const span *s, int level, void *detail)
             items[i] = PyTuple_GET_ITEM(span_at(s, i), k);
         }
         span column = span_of(items, s->n);
-        status = encode_column(w, &column, &nowhere, level + 1, COLUMN_PLAIN);
+        status = encode_column(w, &column, &nowhere, level + 1, COLUMN_PLAIN | COLUMN_CHECKED);
     }
     return status;
 }
