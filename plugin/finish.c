@@ -183,37 +183,68 @@ int record_finish_target(chunk_record *r, const torshi_services *services, torsh
     return row ? start_row(services, dump, r, row, true) : 0;
 }
 
-/* Rows whose attributes somebody else's dict holds too can be met through that. */
-static int enter_each(chunk_record *r, const chunk_writer *w)
+/* Enter n objects, of which the first is number `first` on the roll. 0 or -1. */
+static int enter_objects(chunk_record *r, const chunk_writer *w, PyObject *const *objects, size_t n,
+                         uint32_t first)
 {
-    for (uint32_t i = 1; i < w->rolled; i++) {
-        if (w->services->roll(w->dump, r->rolled[i - 1], row_met, r, i) < 0) {
+    if (!w->shared_state) {
+        return n ? w->services->roll_many(w->dump, objects, n, row_met, r, first) : 0;
+    }
+    /* Rows whose attributes somebody else's dict holds too can be met through that. */
+    for (size_t i = 0; i < n; i++) {
+        if (w->services->roll(w->dump, objects[i], row_met, r, first + (uint32_t)i) < 0) {
             return -1;
         }
     }
     return 0;
 }
 
+/* Whether these are items of the target where they lie, which stay there for as long as roll_many
+   wants them: nothing can change the list before the memo has settled. */
+static bool are_items(const span *objects, PyObject *target)
+{
+    if (!PyList_CheckExact(target) || objects->stride != sizeof(PyObject *)) {
+        return false;
+    }
+    uintptr_t items = (uintptr_t)((PyListObject *)target)->ob_item, at = (uintptr_t)objects->base;
+    return at >= items && at < items + (size_t)PyList_GET_SIZE(target) * sizeof(PyObject *);
+}
+
 static int enter_rows(chunk_record *r, const chunk_writer *w)
 {
-    if (w->rolled == 1) {
-        return 0;
-    }
-    r->rolled = PyMem_Malloc((w->rolled - 1) * sizeof(*r->rolled));
-    if (!r->rolled) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    PyObject **to = r->rolled;
+    size_t gathered = 0;
     for (size_t i = 0; i < w->column_count; i++) {
-        const span *objects = &w->columns[i].objects;
-        for (size_t j = 0; j < objects->n; j++) {
-            *to++ = span_at(objects, j);
+        const rolled_column *c = &w->columns[i];
+        gathered += are_items(&c->objects, w->target) ? 0 : c->n;
+    }
+    if (gathered) {
+        r->rolled = PyMem_Malloc(gathered * sizeof(*r->rolled));
+        if (!r->rolled) {
+            PyErr_NoMemory();
+            return -1;
         }
     }
-    return w->shared_state
-               ? enter_each(r, w)
-               : w->services->roll_many(w->dump, r->rolled, w->rolled - 1, row_met, r, 1);
+    PyObject **run = r->rolled; /* of objects that were gathered side by side */
+    uint32_t first = 1;
+    size_t n = 0;
+    for (size_t i = 0; i < w->column_count; i++) {
+        const rolled_column *c = &w->columns[i];
+        if (!are_items(&c->objects, w->target)) {
+            for (size_t j = 0; j < c->n; j++) {
+                run[n++] = span_at(&c->objects, j);
+            }
+            continue;
+        }
+        PyObject *const *items = (PyObject *const *)(const void *)c->objects.base;
+        if (enter_objects(r, w, run, n, first) < 0 ||
+            enter_objects(r, w, items, c->n, c->first) < 0) {
+            return -1;
+        }
+        run = run ? run + n : NULL;
+        first = c->first + c->n;
+        n = 0;
+    }
+    return enter_objects(r, w, run, n, first);
 }
 
 int record_enter(chunk_record *r, chunk_writer *w)

@@ -38,7 +38,8 @@ typedef struct chunk_record {
     size_t step_count;
     chunk_row *rows; /* owned; sorted by roll_index */
     size_t row_count;
-    PyObject **rolled; /* owned array of borrowed references: the objects on the roll from 1 on */
+    PyObject **rolled; /* owned array of borrowed references: objects on the roll, in order, but for
+                          those that lie side by side in the target */
     PyObject **externals; /* owned */
     size_t external_count;
     PyObject **kept; /* owned: what is marked in the memo */

@@ -341,7 +341,8 @@ struct torshi_services {
     /* As roll for each of n objects, objects[i] with first_index + i; for rows whose places are all
        within the chunk. One whose reference count is 1 can be met in no other way than by code
        that is not the engine's, so it is only noted until such code runs: that costs nothing.
-       `objects` must stay as it is for as long as `arg`, which services->own has. 0 or -1. */
+       `objects` must stay as it is until then: for as long as `arg`, which services->own has, or as
+       the items of a list that is being saved, which nothing else changes. 0 or -1. */
     int (*roll_many)(torshi_dump *dump, PyObject *const *objects, size_t n, torshi_met_fn met,
                      void *arg, uint32_t first_index);
 
