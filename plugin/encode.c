@@ -16,6 +16,8 @@ typedef struct group {
 #define RAW_KINDS 255
 /* Shapes of dicts told apart in a column; dicts of further ones go to a MAP. */
 #define DICT_SHAPES 12
+/* So many entries of a dict are fetched ahead before its shape is known. */
+#define USUAL_FIELDS 4
 
 /* A column being split. */
 typedef struct splitter {
@@ -263,6 +265,7 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
             sp->selectors[i] = (uint8_t)last;
             continue;
         }
+        fetch_dict_ahead(s, i, USUAL_FIELDS);
         int status = ENC_OTHER;
         if (sp->dict_shapes && PyDict_CheckExact(obj) && Py_REFCNT(obj) == 1) {
             size_t own;

@@ -62,6 +62,42 @@ static inline void fetch_lines_ahead(const span *s, size_t i)
     }
 }
 
+/* The same for rows that are mostly dicts: each far ahead, its table when that one is there. (Like
+   the hash of a str, ma_keys is in CPython's own headers; where it leads to is not read.) Inlined
+   at once: gcc takes a function that only fetches for one without effects, and its calls away. */
+#define FAR_DICTS 256
+static inline __attribute__((always_inline)) void fetch_dict_ahead(const span *s, size_t i,
+                                                                   size_t entries)
+{
+    if (s->n < FAR_DICTS || i + AHEAD >= s->n) {
+        return;
+    }
+    PyObject *near = span_at(s, i + AHEAD / 2);
+    __builtin_prefetch(span_at(s, i + AHEAD));
+    if (PyDict_CheckExact(near)) {
+        const char *table = (const char *)((PyDictObject *)near)->ma_keys;
+        size_t size = 56 + 16 * (entries < 24 ? entries : 24); /* head, indices, entries */
+        for (size_t at = 0; at < size; at += 64) {
+            __builtin_prefetch(table + at);
+        }
+    }
+}
+/* The same for rows that are mostly lists: its items, and the first of these. */
+static inline __attribute__((always_inline)) void fetch_list_ahead(const span *s, size_t i)
+{
+    if (s->n < FAR_DICTS || i + AHEAD >= s->n) {
+        return;
+    }
+    PyObject *near = span_at(s, i + AHEAD / 2), *next = span_at(s, i + AHEAD / 4);
+    __builtin_prefetch(span_at(s, i + AHEAD));
+    if (PyList_CheckExact(near)) {
+        __builtin_prefetch(PySequence_Fast_ITEMS(near));
+    }
+    if (PyList_CheckExact(next) && PyList_GET_SIZE(next)) {
+        __builtin_prefetch(PyList_GET_ITEM(next, 0));
+    }
+}
+
 static inline span span_of(PyObject **objects, size_t n)
 {
     return (span){(const unsigned char *)objects, sizeof(PyObject *), n};

@@ -7,7 +7,8 @@
 /* What the rows of a column hold together. */
 typedef struct totals {
     uint32_t *lens;
-    uint32_t *ends; /* values of rows 0 to i */
+    uint32_t *ends;    /* values of rows 0 to i */
+    PyObject ***items; /* of lists: where each has them */
     size_t total;
     int64_t cost; /* the containers as opcodes */
 } totals;
@@ -58,6 +59,7 @@ static int measure_lists(chunk_writer *w, const span *s, int level, bool claimed
     int status = ENC_OK;
     for (; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
+        fetch_list_ahead(s, i);
         if (!claimed) {
             if (!PyList_CheckExact(obj) || classify(w, obj, level, 0).kind != KIND_LIST) {
                 status = ENC_OTHER;
@@ -69,6 +71,7 @@ static int measure_lists(chunk_writer *w, const span *s, int level, bool claimed
                 break;
             }
         }
+        t->items[i] = PySequence_Fast_ITEMS(obj);
         add_length(t, i, (size_t)PyList_GET_SIZE(obj));
     }
     if (status == ENC_OTHER) {
@@ -85,6 +88,10 @@ int encode_lists(chunk_writer *w, const span *s, const cells *c, int level, unsi
     origin *from;
     int status = start_totals(w, &t, s->n);
     if (status == ENC_OK) {
+        t.items = arena_alloc(&w->arena, s->n, sizeof(*t.items));
+        status = t.items ? ENC_OK : ENC_ERROR;
+    }
+    if (status == ENC_OK) {
         status = measure_lists(w, s, level, (flags & COLUMN_SORTED) != 0, &t);
     }
     if (status != ENC_OK) {
@@ -98,10 +105,9 @@ int encode_lists(chunk_writer *w, const span *s, const cells *c, int level, unsi
         return ENC_ERROR;
     }
     for (size_t i = 0; i < s->n; i++) {
-        PyObject *list = span_at(s, i);
-        Py_ssize_t n = PyList_GET_SIZE(list);
-        for (Py_ssize_t j = 0; j < n; j++) {
-            *to++ = PyList_GET_ITEM(list, j);
+        PyObject *const *row = t.items[i];
+        for (size_t j = 0; j < t.lens[i]; j++) {
+            *to++ = row[j];
         }
     }
     status = put_lengths(w, TORSHI_COL_LIST, &t, s, c, &from);

@@ -139,7 +139,7 @@ static size_t take_own_dicts(chunk_writer *w, const span *s, const shape *sh, Py
     for (; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
         torshi_dict_view view;
-        fetch_ahead(s, i);
+        fetch_dict_ahead(s, i, sh->n);
         if (Py_TYPE(obj) != type || Py_REFCNT(obj) != 1 || !dict_view(obj, &view) ||
             view.used != view.count || !copy_view(&view, sh, cells + i, s->n)) {
             break;

@@ -338,6 +338,9 @@ int memo_roll_many(torshi_memo *m, PyObject *const *objects, size_t n, torshi_me
                    void *plugin, void *arg, uint32_t first_index)
 {
     for (size_t i = 0; i < n; i++) {
+        if (i + 16 < n) { /* many have left the cache since their rows were read */
+            __builtin_prefetch(objects[i + 16]);
+        }
         if (Py_REFCNT(objects[i]) != m->solo &&
             memo_roll(m, objects[i], met, plugin, arg, first_index + (uint32_t)i) < 0) {
             return -1;
