@@ -7,6 +7,8 @@
  */
 #include "save.h"
 
+#include "save_fast.h"
+
 /* torshi_task.step */
 enum batch_step {
     BATCH_START, /* between batches */
@@ -28,6 +30,13 @@ static PyObject *fetch(torshi_dump *d, size_t at)
 static int save_owned(torshi_dump *d, PyObject *obj)
 {
     return push_task(d, TASK_SAVE, obj, NULL) == NULL ? SAVE_ERROR : SAVE_PUSHED;
+}
+
+/* Whether obj can be saved at once, without a task: the memo, which fetch() has settled, keeps what
+   it has met. */
+FAST_INLINE int goes_at_once(const torshi_dump *d, PyObject *obj)
+{
+    return d->p < d->soft && is_atom(obj);
 }
 
 static int finish_batches(torshi_dump *d)
@@ -90,18 +99,29 @@ int step_items(torshi_dump *d)
     default:
         break;
     }
-    item = t->u.batch.pending;
-    t->u.batch.pending = NULL;
-    if (item == NULL && t->u.batch.n < BATCH_SIZE) {
-        item = fetch(d, at);
-        t = &d->tasks[at];
-        if (item == NULL && PyErr_Occurred()) {
-            return SAVE_ERROR;
+    for (;;) {
+        item = t->u.batch.pending;
+        t->u.batch.pending = NULL;
+        if (item == NULL && t->u.batch.n < BATCH_SIZE) {
+            item = fetch(d, at);
+            t = &d->tasks[at];
+            if (item == NULL && PyErr_Occurred()) {
+                return SAVE_ERROR;
+            }
         }
-    }
-    if (item != NULL) {
+        if (item == NULL) {
+            break;
+        }
         t->u.batch.n++;
-        return save_owned(d, item);
+        if (!goes_at_once(d, item)) {
+            return save_owned(d, item);
+        }
+        int status = save_object(d, item, -1);
+        Py_DECREF(item);
+        if (status != SAVE_DONE) {
+            return status;
+        }
+        t = &d->tasks[at];
     }
     if (out_op(d, OP_APPENDS) < 0) {
         return SAVE_ERROR;
@@ -198,22 +218,35 @@ int step_pairs(torshi_dump *d)
     default:
         break;
     }
-    pair = t->u.batch.pending;
-    t->u.batch.pending = NULL;
-    if (pair == NULL && t->u.batch.n < BATCH_SIZE) {
-        pair = fetch(d, at);
-        t = &d->tasks[at];
-        if (pair == NULL && PyErr_Occurred()) {
-            return SAVE_ERROR;
+    for (;;) {
+        pair = t->u.batch.pending;
+        t->u.batch.pending = NULL;
+        if (pair == NULL && t->u.batch.n < BATCH_SIZE) {
+            pair = fetch(d, at);
+            t = &d->tasks[at];
+            if (pair == NULL && PyErr_Occurred()) {
+                return SAVE_ERROR;
+            }
         }
-    }
-    if (pair != NULL) {
+        if (pair == NULL) {
+            break;
+        }
         if (check_pair(pair) < 0) {
             Py_DECREF(pair);
             return SAVE_ERROR;
         }
         t->u.batch.n++;
-        return save_pair(d, pair);
+        PyObject *key = PyTuple_GET_ITEM(pair, 0), *value = PyTuple_GET_ITEM(pair, 1);
+        if (!goes_at_once(d, key) || !is_atom(value)) {
+            return save_pair(d, pair);
+        }
+        int status = save_object(d, key, -1);
+        status = status == SAVE_DONE ? save_object(d, value, -1) : status;
+        Py_DECREF(pair);
+        if (status != SAVE_DONE) {
+            return status;
+        }
+        t = &d->tasks[at];
     }
     if (out_op(d, OP_SETITEMS) < 0) {
         return SAVE_ERROR;
