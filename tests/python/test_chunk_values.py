@@ -13,9 +13,10 @@ import zoneinfo
 from typing import Any, Callable
 
 import torshi
+from stock_engine import stock
 from torshi import _pure
 
-LOADS = (torshi.loads, pickle.loads, pickle._loads, _pure.loads)  # type: ignore[attr-defined]
+LOADS = (torshi.loads, stock.loads, pickle._loads, _pure.loads)  # type: ignore[attr-defined]
 UTC = datetime.timezone.utc
 DAY = datetime.datetime(2020, 10, 25, 2, 30)
 
@@ -28,7 +29,7 @@ def partition(objects: list[Any]) -> list[int]:
 class Values(unittest.TestCase):
     def check(self, values: Any, look: Callable[[Any], Any], chunked: bool = True) -> bytes:
         stream = torshi.dumps(values)
-        standard = pickle.dumps(values, 5)
+        standard = stock.dumps(values, 5)
         self.assertEqual(b"torshi" in stream, chunked)
         self.assertEqual(stream, _pure.dumps(values))
         expected = look(pickle.loads(standard))
@@ -69,13 +70,13 @@ class Zones(Values):
         for zone in self.zones:
             values = [DAY.replace(microsecond=i, fold=i % 2, tzinfo=zone) for i in range(300)]
             stream = self.check(values, dates)
-            self.assertLess(len(stream), 0.6 * len(pickle.dumps(values, 5)))
+            self.assertLess(len(stream), 0.6 * len(stock.dumps(values, 5)))
 
     def test_zones_in_turn(self) -> None:
         zones = [*self.zones, None]
         values = [DAY.replace(microsecond=i, fold=i % 2, tzinfo=zones[i % 7]) for i in range(300)]
         stream = self.check(values, dates)
-        self.assertLess(len(stream), 0.6 * len(pickle.dumps(values, 5)))
+        self.assertLess(len(stream), 0.6 * len(stock.dumps(values, 5)))
         times = [v.timetz() for v in values]
         self.check(times, dates)
 
@@ -139,7 +140,7 @@ class Zones(Values):
         ):
             values = [DAY.replace(microsecond=i, tzinfo=zone) for i in range(100)]
             calls.clear()
-            pickle.dumps(values, 5)
+            stock.dumps(values, 5)
             expected = list(calls)
             for dumps in (torshi.dumps, _pure.dumps):
                 calls.clear()
@@ -180,7 +181,7 @@ class Enums(Values):
         for cls in (Whole, Text, Bits):
             values = [list(cls)[i % 3 % 2] for i in range(300)]
             stream = self.check(values, lambda v: [next(m for m in cls if m is x) for x in v])
-            self.assertLess(len(stream), 0.6 * len(pickle.dumps(values, 5)))
+            self.assertLess(len(stream), 0.6 * len(stock.dumps(values, 5)))
         values = [Bits(i % 4) for i in range(300)]
         self.check(values, lambda v: [(type(x), int(x)) for x in v])
 
@@ -196,7 +197,7 @@ class Paths(Values):
             for value in values:
                 hash(value), value.parts  # what is kept in the object is not written
             stream = self.check(values, look_at)
-            self.assertLess(len(stream), 0.6 * len(pickle.dumps(values, 5)))
+            self.assertLess(len(stream), 0.6 * len(stock.dumps(values, 5)))
 
     def test_forms(self) -> None:
         forms = ["", ".", "a", "a/b", "/", "//a/b", "/a", "a/../b", "\u0142/\U0001f600", "a//b/./c"]

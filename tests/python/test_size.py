@@ -15,6 +15,7 @@ from typing import Any
 import torshi
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stock_engine import stock
 from torshi import _pure
 
 
@@ -68,7 +69,7 @@ graphs = st.builds(
 class Size(unittest.TestCase):
     def check(self, graph: Any) -> None:
         data = torshi.dumps(graph, 5)
-        self.assertLessEqual(len(data), len(pickle.dumps(graph, 5)))
+        self.assertLessEqual(len(data), len(stock.dumps(graph, 5)))
         self.assertEqual(data, _pure.dumps(graph, 5))
 
     @settings(deadline=None, max_examples=300)
