@@ -213,16 +213,17 @@ static bool are_items(const span *objects, PyObject *target)
 static int enter_rows(chunk_record *r, const chunk_writer *w)
 {
     size_t gathered = 0;
+    if (w->rolled == 1) {
+        return 0;
+    }
     for (size_t i = 0; i < w->column_count; i++) {
         const rolled_column *c = &w->columns[i];
         gathered += are_items(&c->objects, w->target) ? 0 : c->n;
     }
-    if (gathered) {
-        r->rolled = PyMem_Malloc(gathered * sizeof(*r->rolled));
-        if (!r->rolled) {
-            PyErr_NoMemory();
-            return -1;
-        }
+    r->rolled = PyMem_Malloc(gathered * sizeof(*r->rolled));
+    if (!r->rolled) {
+        PyErr_NoMemory();
+        return -1;
     }
     PyObject **run = r->rolled; /* of objects that were gathered side by side */
     uint32_t first = 1;
@@ -240,7 +241,7 @@ static int enter_rows(chunk_record *r, const chunk_writer *w)
             enter_objects(r, w, items, c->n, c->first) < 0) {
             return -1;
         }
-        run = run ? run + n : NULL;
+        run += n;
         first = c->first + c->n;
         n = 0;
     }
