@@ -427,10 +427,10 @@ static bool gives(chunk_writer *w, PyObject *zone, const char *text, PyObject *a
 /* Whether there is no zone, or it is made of plain parts: one of a subclass may have a reducer. */
 static bool is_known_zone(chunk_writer *w, PyObject *zone)
 {
-    type_entry *entry = zone ? type_of(w, zone) : NULL;
+    type_entry *entry = type_of(w, zone);
     if (!entry || entry->form != TYPE_ZONE) {
-        w->failed |= zone && !entry;
-        return !zone;
+        w->failed |= !entry;
+        return false;
     }
     PyObject **kept = &entry->names[((uintptr_t)zone >> 4 ^ (uintptr_t)zone >> 10) % ZONES_KEPT];
     if (*kept == zone) {
@@ -535,10 +535,12 @@ bool is_known_value(chunk_writer *w, PyObject *obj, type_entry *type, int level)
     case TYPE_DECIMAL:
         return true;
     case TYPE_DATETIME:
-    case TYPE_TIME:
-        return is_known_zone(w, zone_of(obj, type)) && value_variant(w, obj, type);
+    case TYPE_TIME: {
+        PyObject *zone = zone_of(obj, type);
+        return !zone || is_known_zone(w, zone);
+    }
     case TYPE_PATH:
-        return is_known_path(obj, type) && value_variant(w, obj, type);
+        return is_known_path(obj, type);
     case TYPE_UUID: {
         PyObject *number = part_at(obj, type->first);
         return part_at(obj, type->second) == type->known && number && PyLong_CheckExact(number) &&
