@@ -26,6 +26,8 @@ struct recipe {
     PyObject *int_slot;   /* UUID: member descriptors, borrowed from the class */
     PyObject *safe_slot;
     PyObject *safe_default; /* what UUID() takes for is_safe, borrowed from __init__ */
+    PyObject *new_name;     /* "__new__" where it is copyreg.__newobj__, whose work is done here */
+    PyTypeObject *named;    /* the class whose __new__ only makes a tuple; borrowed */
     bool quiet;             /* a call runs no user code */
 };
 
@@ -256,11 +258,83 @@ done:
     PyErr_Clear();
 }
 
-/* ---- rows ---------------------------------------------------------------------------------- */
-static void find_recipe(recipe *r)
+/* ---- copyreg.__newobj__ ---------------------------------------------------------------------- */
+/* Set new_name when the callable is the original one. 0, or -1 with MemoryError. */
+static int find_newobj(recipe *r)
 {
+    PyObject *name = PyUnicode_FromString("copyreg");
+    PyObject *module = name ? PyImport_GetModule(name) : NULL;
+    const PyCodeObject *code = (const PyCodeObject *)PyFunction_GET_CODE(r->callable);
+    if (module && PyModule_Check(module) &&
+        PyFunction_GET_GLOBALS(r->callable) == PyModule_GetDict(module) &&
+        is_text(code->co_qualname, "__newobj__")) {
+        r->new_name = PyUnicode_InternFromString("__new__");
+    }
+    Py_XDECREF(module);
+    Py_XDECREF(name);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Whether a __new__ is what collections.namedtuple makes by eval() for so many items, in a
+   namespace that has nothing but tuple.__new__: lambda _cls, a, b: _tuple_new(_cls, (a, b)) */
+static bool is_generated(PyObject *function, size_t items)
+{
+    if (!PyFunction_Check(function)) {
+        return false;
+    }
+    const PyCodeObject *code = (const PyCodeObject *)PyFunction_GET_CODE(function);
+    PyObject *names = PyFunction_GET_GLOBALS(function);
+    PyObject *name = PyDict_GetItemString(names, "__name__");
+    PyObject *builtins = PyDict_GetItemString(names, "__builtins__");
+    PyObject *maker = PyDict_GetItemString(names, "_tuple_new");
+    return PyDict_GET_SIZE(names) == 3 && name && PyUnicode_Check(name) &&
+           PyUnicode_GET_LENGTH(name) > 11 && builtins && PyDict_CheckExact(builtins) &&
+           PyDict_GET_SIZE(builtins) == 0 && maker && PyCFunction_Check(maker) &&
+           PyCFunction_GET_SELF(maker) == (PyObject *)&PyTuple_Type &&
+           is_text(code->co_qualname, "<lambda>") &&
+           strcmp(((PyCFunctionObject *)maker)->m_ml->ml_name, "__new__") == 0 &&
+           code->co_argcount >= 0 && (size_t)code->co_argcount == items + 1 &&
+           code->co_nlocals == code->co_argcount && code->co_kwonlyargcount == 0 &&
+           code->co_nfreevars == 0 && PyTuple_GET_SIZE(code->co_consts) <= 1 &&
+           (code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)) == 0 &&
+           PyTuple_GET_SIZE(code->co_names) == 1 &&
+           is_text(PyTuple_GET_ITEM(code->co_names, 0), "_tuple_new");
+}
+
+/* Such a tuple, made without the calls. */
+static PyObject *make_named(const recipe *r, PyObject *const *args)
+{
+    if (args[0] != (PyObject *)r->named) {
+        return NULL;
+    }
+    PyObject *made = r->named->tp_alloc(r->named, (Py_ssize_t)r->count - 1);
+    for (size_t i = 1; made && i < r->count; i++) {
+        PyTuple_SET_ITEM(made, (Py_ssize_t)i - 1, Py_NewRef(args[i]));
+    }
+    return made;
+}
+
+/* What __newobj__(cls, *args) does. */
+static PyObject *call_new(const recipe *r, PyObject **args)
+{
+    PyObject *constructor = PyObject_GetAttr(args[0], r->new_name);
+    if (!constructor) {
+        return NULL;
+    }
+    PyObject *made =
+        PyObject_Vectorcall(constructor, args, r->count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    Py_DECREF(constructor);
+    return made;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+static int find_recipe(recipe *r)
+{
+    if (PyFunction_Check(r->callable) && r->count > 0) {
+        return find_newobj(r);
+    }
     if (!PyType_Check(r->callable)) {
-        return;
+        return 0;
     }
     const char *name = ((PyTypeObject *)r->callable)->tp_name;
     if (strncmp(name, "datetime.", 9) == 0) {
@@ -270,6 +344,7 @@ static void find_recipe(recipe *r)
     }
     r->quiet = strcmp(name, "decimal.Decimal") == 0 &&
                PyType_HasFeature((PyTypeObject *)r->callable, Py_TPFLAGS_IMMUTABLETYPE);
+    return 0;
 }
 
 /* A column's rows being made; the collector works from the first call of user code on. */
@@ -284,7 +359,7 @@ typedef struct calls {
 static PyObject *call_row(calls *k)
 {
     recipe *r = &k->r;
-    if (r->int_slot) { /* user code may change a Python class */
+    if (r->int_slot || r->named) { /* user code may change a Python class */
         r->make = NULL;
         r->make_raw = NULL;
     }
@@ -293,8 +368,72 @@ static PyObject *call_row(calls *k)
         k->loud = true;
         k->d->has_foreign = true;
     }
+    if (r->new_name) {
+        return call_new(r, k->stack + 1);
+    }
     return PyObject_Vectorcall(r->callable, k->stack + 1, r->count | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                NULL);
+}
+
+/* Whether a generated __new__ passes its arguments on in order, tried with some that differ. No
+   user code is called, but as Python code it may be interrupted by some. 1, 0 or -1. */
+static int keeps_order(calls *k, PyObject *cls, PyObject *constructor)
+{
+    PyObject *stack[TORSHI_MAX_ARITY + 1] = {NULL, cls};
+    size_t count = k->r.count;
+    bool same = false;
+    PyObject *made = NULL;
+    size_t n = 1;
+    for (; n < count; n++) {
+        stack[1 + n] = PyLong_FromSize_t(1000 + n);
+        if (!stack[1 + n]) {
+            goto done;
+        }
+    }
+    wake_collector(k->d);
+    made =
+        PyObject_Vectorcall(constructor, stack + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    rest_collector(k->d);
+    same = made && Py_IS_TYPE(made, (PyTypeObject *)cls) &&
+           PyTuple_GET_SIZE(made) == (Py_ssize_t)count - 1;
+    for (size_t i = 1; i < count && same; i++) {
+        same = PyTuple_GET_ITEM(made, (Py_ssize_t)i - 1) == stack[1 + i];
+    }
+done:
+    release_refs(stack + 2, n - 1);
+    Py_XDECREF(made);
+    return PyErr_Occurred() ? -1 : same;
+}
+
+/* Set `make` when the class of a column's first row is a named tuple. (From 3.14 on tuples have
+   more than their items; tuple.__new__ is left to make them.) 0 or -1. */
+static int find_named(calls *k, PyObject *cls)
+{
+    recipe *r = &k->r;
+    PyTypeObject *base = (PyTypeObject *)cls;
+    if (PY_VERSION_HEX >= 0x030E0000 || !Py_IS_TYPE(cls, &PyType_Type) ||
+        !PyType_HasFeature(base, Py_TPFLAGS_TUPLE_SUBCLASS)) {
+        return 0;
+    }
+    while (base && PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE)) {
+        base = base->tp_base;
+    }
+    PyObject *found = _PyType_Lookup((PyTypeObject *)cls, r->new_name);
+    if (base != &PyTuple_Type || ((PyTypeObject *)cls)->tp_alloc != PyType_GenericAlloc || !found ||
+        !Py_IS_TYPE(found, &PyStaticMethod_Type)) {
+        return 0;
+    }
+    PyObject *constructor = PyObject_GetAttr(cls, r->new_name);
+    int known = constructor ? is_generated(constructor, r->count - 1) : -1;
+    if (known > 0) {
+        known = keeps_order(k, cls, constructor);
+    }
+    if (known > 0) {
+        r->named = (PyTypeObject *)cls;
+        r->make = make_named;
+    }
+    Py_XDECREF(constructor);
+    return known < 0 ? -1 : 0;
 }
 
 /* A row whose last argument is this bytes object, the others None. */
@@ -367,6 +506,10 @@ static int make_rows(calls *k, PyObject ***columns, size_t n, PyObject **out)
 {
     size_t count = k->r.count;
     PyObject **args = k->stack + 1;
+    if (k->r.new_name && n && find_named(k, columns[0][0]) < 0) {
+        release_columns(columns, count, 0, n);
+        return -1;
+    }
     for (size_t i = 0; i < n; i++) {
         for (size_t f = 0; f < count; f++) {
             args[f] = columns[f][i];
@@ -396,7 +539,9 @@ int decode_REDUCE(decoder *d, const column *c)
         goto done;
     }
     k.r.callable = d->externals[external];
-    find_recipe(&k.r);
+    if (find_recipe(&k.r) < 0) {
+        goto done;
+    }
     int made = k.r.make_raw ? make_raw_rows(&k, c) : 0;
     if (made == 0) {
         PyObject ***columns = read_columns(d, c, k.r.count, c->below);
@@ -404,6 +549,7 @@ int decode_REDUCE(decoder *d, const column *c)
     }
     status = made < 0 ? -1 : 0;
 done:
+    Py_XDECREF(k.r.new_name);
     if (k.loud) {
         rest_collector(d);
     }

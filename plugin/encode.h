@@ -214,6 +214,7 @@ typedef struct seen_set {
 #define TYPE_ENUM 16
 #define TYPE_FRACTION 17
 #define TYPE_PATH 18
+#define TYPE_NAMED 19
 
 /* What a chunk knows about a type that it met. */
 typedef struct type_entry {
@@ -225,7 +226,8 @@ typedef struct type_entry {
     PyObject **names;         /* of slots, ZONE: zones met; borrowed, in the arena, as the next */
     Py_ssize_t *offsets;      /* of slots in the object */
     Py_ssize_t first, second; /* UUID, FRACTION: offsets of the two slots that matter */
-    PyObject *known;          /* UUID: SafeUUID.unknown; timezone: timedelta; borrowed */
+    PyObject *known;          /* UUID: SafeUUID.unknown; timezone: timedelta; NAMED:
+                                 copyreg.__newobj__; borrowed */
     Py_ssize_t parts; /* PATH: offset of the list of parts; of drive and root: first, second */
     size_t arguments; /* values: what their callable takes */
     struct type_entry **variants; /* values whose objects differ in that: an entry for each number,

@@ -199,6 +199,33 @@ static int put_path_parts(chunk_writer *w, const span *s, const type_entry *type
     return status;
 }
 
+/* The class in each row, which makes no object, and the items. */
+static int put_named(chunk_writer *w, const span *s, const type_entry *type, int level)
+{
+    const cells nowhere = {NULL, NULL};
+    uint32_t number;
+    int status = count_values(w, s->n);
+    if (status != ENC_OK) {
+        return status;
+    }
+    if (external_number(w, (PyObject *)type->type, &number) != ENC_OK ||
+        put_head(w, TORSHI_COL_EXTERNAL, 0) < 0) {
+        return ENC_ERROR;
+    }
+    PyObject **items = arena_alloc(&w->arena, s->n, sizeof(*items));
+    if (!items || !torshi_buf_uvar(&w->out, number)) {
+        return put_no_memory();
+    }
+    for (size_t k = 0; k + 1 < type->arguments && status == ENC_OK; k++) {
+        for (size_t i = 0; i < s->n; i++) {
+            items[i] = PyTuple_GET_ITEM(span_at(s, i), (Py_ssize_t)k);
+        }
+        span column = span_of(items, s->n);
+        status = encode_column(w, &column, &nowhere, level, COLUMN_PLAIN | COLUMN_CHECKED);
+    }
+    return status;
+}
+
 static int put_arguments(chunk_writer *w, const span *s, type_entry *type, int level)
 {
     switch (type->form) {
@@ -216,6 +243,8 @@ static int put_arguments(chunk_writer *w, const span *s, type_entry *type, int l
     }
     case TYPE_PATH:
         return put_path_parts(w, s, type, level);
+    case TYPE_NAMED:
+        return put_named(w, s, type, level);
     default: {
         int status = put_dates(w, s, type->form);
         return status == ENC_OK && type->arguments == 2 ? put_zones(w, s, type) : status;
@@ -227,14 +256,30 @@ static int put_values(chunk_writer *w, const span *s, int level, void *detail)
 {
     type_entry *type = detail;
     uint32_t number;
-    if (external_number(w, (PyObject *)type->type, &number) != ENC_OK ||
-        put_head(w, TORSHI_COL_REDUCE, 0) < 0) {
+    PyObject *callable = type->form == TYPE_NAMED ? type->known : (PyObject *)type->type;
+    if (external_number(w, callable, &number) != ENC_OK || put_head(w, TORSHI_COL_REDUCE, 0) < 0) {
         return ENC_ERROR;
     }
     if (!torshi_buf_uvar(&w->out, number) || !torshi_buf_uvar(&w->out, type->arguments)) {
         return put_no_memory();
     }
     return put_arguments(w, s, type, level + 1);
+}
+
+/* copyreg.__newobj__ as an external, which opcodes alone do not need: what it takes is taken off
+   where it is new. */
+static int name_newobj(chunk_writer *w, PyObject *callable)
+{
+    size_t before = w->external_count;
+    uint32_t number;
+    if (external_number(w, callable, &number) != ENC_OK) {
+        return ENC_ERROR;
+    }
+    if (w->external_count > before) {
+        int met = met_cost(w, callable);
+        w->bound -= met ? met : 25; /* two names, STACK_GLOBAL, three times MEMOIZE */
+    }
+    return ENC_OK;
 }
 
 /* Objects remembered while a column is looked through: members of an Enum come again and again. */
@@ -259,6 +304,13 @@ int encode_values(chunk_writer *w, const span *s, int level, unsigned flags, typ
     }
     /* TUPLE1, MEMOIZE, REDUCE, MEMOIZE; GET of the callable: the first is written as it is here */
     w->bound -= 2;
-    int cost = type->arguments ? 6 : 5; /* the empty tuple is not memoized */
+    size_t least = 0;
+    if (type->form == TYPE_NAMED) {
+        least = 1; /* the class is no item of the tuple */
+        if (name_newobj(w, type->known) != ENC_OK) {
+            return ENC_ERROR;
+        }
+    }
+    int cost = type->arguments > least ? 6 : 5; /* the empty tuple is not memoized */
     return encode_by_identity(w, s, level, cost, 1, put_values, type);
 }

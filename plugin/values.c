@@ -259,6 +259,78 @@ static bool is_path(type_entry *t)
     return found;
 }
 
+/* ---- named tuples -------------------------------------------------------------------------------
+ */
+static bool has_tuples_own(PyTypeObject *type, const char *name)
+{
+    return type_item(type, name) == type_item(&PyTuple_Type, name);
+}
+
+/* Whether `function` is the __getnewargs__ that namedtuple() makes: tuple(self). */
+static bool is_generated(PyObject *function, PyObject *module)
+{
+    if (!function || !PyFunction_Check(function) ||
+        PyFunction_GET_GLOBALS(function) != PyModule_GetDict(module)) {
+        return false;
+    }
+    const PyCodeObject *code = (const PyCodeObject *)PyFunction_GET_CODE(function);
+    PyObject *closure = PyFunction_GET_CLOSURE(function);
+    return PyUnicode_CompareWithASCIIString(code->co_qualname,
+                                            "namedtuple.<locals>.__getnewargs__") == 0 &&
+           closure && PyTuple_GET_SIZE(closure) == 1 &&
+           PyCell_GET(PyTuple_GET_ITEM(closure, 0)) == (PyObject *)&PyTuple_Type;
+}
+
+/* copyreg.__newobj__, as pickle finds it: borrowed or NULL. */
+static PyObject *newobj_function(void)
+{
+    PyObject *module = loaded_module("copyreg");
+    PyObject *found = NULL;
+    if (module && PyModule_Check(module)) {
+        found = dict_item(PyModule_GetDict(module), "__newobj__");
+        found = is_function_of(found, module, "__newobj__") ? found : NULL;
+    }
+    Py_XDECREF(module);
+    return found;
+}
+
+/* Whether pickle would ask tuple(self) alone, which is what the tuple holds: nothing of the class
+   is called to find its state or its items. */
+static bool is_named_tuple(PyTypeObject *type)
+{
+    if (!PyType_HasFeature(type, Py_TPFLAGS_TUPLE_SUBCLASS) ||
+        !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) || !Py_IS_TYPE(type, &PyType_Type) ||
+        type->tp_basicsize != PyTuple_Type.tp_basicsize ||
+        type->tp_itemsize != PyTuple_Type.tp_itemsize || type->tp_dictoffset ||
+        type->tp_weaklistoffset) {
+        return false;
+    }
+#ifdef Py_TPFLAGS_MANAGED_DICT
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+        return false;
+    }
+#endif
+    PyObject *module = loaded_module("collections");
+    PyObject *names = dict_item(type->tp_dict, "__slotnames__"); /* what copyreg found before */
+    bool same = module && PyModule_Check(module) &&
+                is_generated(type_item(type, "__getnewargs__"), module) &&
+                !type_item(type, "__getnewargs_ex__") && has_objects_own(type, "__reduce_ex__") &&
+                has_objects_own(type, "__reduce__") && has_objects_own(type, "__getstate__") &&
+                has_objects_own(type, "__class__") && has_tuples_own(type, "__getattribute__") &&
+                !type_item(type, "__getattr__") && has_tuples_own(type, "__iter__") &&
+                has_tuples_own(type, "__len__") && !type_item(type, "__length_hint__") &&
+                (!names || (PyList_CheckExact(names) && PyList_GET_SIZE(names) == 0));
+    Py_XDECREF(module);
+    return same;
+}
+
+/* No class that it is made of names a slot, which copyreg would take for state. */
+static bool prepare_named(chunk_writer *w, type_entry *t)
+{
+    t->known = newobj_function();
+    return t->known && find_slots(w, t) == 1 && t->slots == 0;
+}
+
 /* SafeUUID.unknown, as the uuid module has it: borrowed or NULL. */
 static PyObject *unknown_safety(void)
 {
@@ -320,13 +392,14 @@ int find_value_form(chunk_writer *w, type_entry *t)
 {
     int form = datetime_form(t->type);
     if (form == TYPE_PENDING) {
-        form = is_decimal(t->type)    ? TYPE_DECIMAL
-               : is_uuid(t->type)     ? TYPE_UUID
-               : is_enum(t->type)     ? TYPE_ENUM
-               : is_fraction(t->type) ? TYPE_FRACTION
-               : is_path(t)           ? TYPE_PATH
-               : is_zone(t->type)     ? TYPE_ZONE
-                                      : TYPE_PENDING;
+        form = is_decimal(t->type)       ? TYPE_DECIMAL
+               : is_uuid(t->type)        ? TYPE_UUID
+               : is_enum(t->type)        ? TYPE_ENUM
+               : is_fraction(t->type)    ? TYPE_FRACTION
+               : is_path(t)              ? TYPE_PATH
+               : is_zone(t->type)        ? TYPE_ZONE
+               : is_named_tuple(t->type) ? TYPE_NAMED
+                                         : TYPE_PENDING;
     }
     if (PyErr_Occurred()) {
         return -1;
@@ -345,6 +418,7 @@ int find_value_form(chunk_writer *w, type_entry *t)
     bool found = form == TYPE_UUID       ? find_uuid_slots(w, t)
                  : form == TYPE_FRACTION ? find_two_slots(w, t, "_numerator", "_denominator")
                  : form == TYPE_ZONE     ? prepare_zones(w, t)
+                 : form == TYPE_NAMED    ? prepare_named(w, t)
                                          : true;
     if (found) {
         t->has_dict = form == TYPE_ENUM;
@@ -486,6 +560,20 @@ PyObject *path_part(PyObject *obj, const type_entry *type, size_t i)
     return PyList_GET_ITEM(part_at(obj, type->parts), (Py_ssize_t)i - anchor);
 }
 
+static bool is_plain_tuple(chunk_writer *w, PyObject *obj, int level)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(obj);
+    if (n >= (Py_ssize_t)TORSHI_MAX_ARITY) { /* the class is an argument, too */
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (!is_plain_value(w, PyTuple_GET_ITEM(obj, i), level + 3)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static size_t count_arguments(PyObject *obj, const type_entry *type)
 {
     switch (type->form) {
@@ -495,6 +583,8 @@ static size_t count_arguments(PyObject *obj, const type_entry *type)
     case TYPE_PATH:
         return (size_t)PyList_GET_SIZE(part_at(obj, type->parts)) +
                (type->first ? (size_t)has_anchor(obj, type) : 0);
+    case TYPE_NAMED:
+        return (size_t)PyTuple_GET_SIZE(obj) + 1;
     default:
         return type->arguments;
     }
@@ -541,6 +631,8 @@ bool is_known_value(chunk_writer *w, PyObject *obj, type_entry *type, int level)
     }
     case TYPE_PATH:
         return is_known_path(obj, type);
+    case TYPE_NAMED:
+        return is_plain_tuple(w, obj, level);
     case TYPE_UUID: {
         PyObject *number = part_at(obj, type->first);
         return part_at(obj, type->second) == type->known && number && PyLong_CheckExact(number) &&

@@ -12,7 +12,7 @@ from typing import Any
 from ._pure_wire import LONG_TEXT, MAX_ARITY
 
 PENDING, INSTANCE, REFERENCE, ZONE = 1, 2, 3, 4
-DATE, DATETIME, TIME, TIMEDELTA, DECIMAL, UUID, ENUM, FRACTION, PATH = range(10, 19)
+DATE, DATETIME, TIME, TIMEDELTA, DECIMAL, UUID, ENUM, FRACTION, PATH, NAMED = range(10, 20)
 
 _HEAPTYPE, _IMMUTABLE, _MANAGED_DICT = 1 << 9, 1 << 8, 1 << 4
 _POINTER = 8
@@ -327,6 +327,49 @@ def path_parts(obj: Any, entry: TypeEntry) -> list[str] | None:
     return parts
 
 
+def newobj_function() -> Any:
+    """copyreg.__newobj__, where it is the original one."""
+    found = copyreg.__dict__.get("__newobj__")
+    return found if _is_function_of(found, copyreg, "__newobj__") else None
+
+
+def _is_generated(function: Any) -> bool:
+    """Whether it is the __getnewargs__ that namedtuple() makes: tuple(self)."""
+    module = sys.modules.get("collections")
+    return (
+        isinstance(function, types.FunctionType)
+        and isinstance(module, types.ModuleType)
+        and function.__globals__ is module.__dict__
+        and function.__code__.co_qualname == "namedtuple.<locals>.__getnewargs__"
+        and function.__closure__ == (types.CellType(tuple),)
+    )
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return (
+        issubclass(cls, tuple)
+        and bool(cls.__flags__ & _HEAPTYPE)
+        and type(cls) is type
+        and cls.__basicsize__ == tuple.__basicsize__
+        and cls.__itemsize__ == tuple.__itemsize__
+        and not cls.__dictoffset__
+        and not cls.__weakrefoffset__
+        and not cls.__flags__ & _MANAGED_DICT
+        and _is_generated(look_up(cls, "__getnewargs__"))
+        and _has_objects_own(cls, "__reduce_ex__", "__reduce__", "__getstate__", "__class__")
+        and all(
+            look_up(cls, name) is look_up(tuple, name)
+            for name in ("__getattribute__", "__iter__", "__len__")
+        )
+        and all(
+            look_up(cls, name) is _ABSENT
+            for name in ("__getnewargs_ex__", "__getattr__", "__length_hint__")
+        )
+        and type(names := cls.__dict__.get("__slotnames__", [])) is list
+        and not names
+    )
+
+
 _DATES = {
     datetime.date: DATE,
     datetime.datetime: DATETIME,
@@ -346,6 +389,7 @@ def _value_form(cls: type) -> int:
         (_is_fraction, FRACTION),
         (_find_parts, PATH),
         (_is_zone, ZONE),
+        (_is_named_tuple, NAMED),
     ):
         if test(cls):
             return form
@@ -363,6 +407,11 @@ def make_entry(obj: Any, hooks: bool) -> TypeEntry:
         if cls in copyreg.dispatch_table:
             return entry
         if form in (UUID, FRACTION) and (not _find_slots(entry) or len(entry.slots) != 2):
+            entry.slots.clear()
+            return entry
+        if form == NAMED and (
+            newobj_function() is None or not _find_slots(entry) or entry.slots
+        ):
             entry.slots.clear()
             return entry
         entry.has_dict = form == ENUM
@@ -388,6 +437,8 @@ def variant_of(obj: Any, entry: TypeEntry) -> TypeEntry:
         return entry.variant(1 if obj.tzinfo is None else 2)
     if entry.form == PATH:
         return entry.variant(len(path_parts(obj, entry) or ()))
+    if entry.form == NAMED:
+        return entry.variant(1 + tuple.__len__(obj))
     return entry
 
 
@@ -412,6 +463,8 @@ def is_known_value(obj: Any, entry: TypeEntry, is_plain: Any, is_zone: Any) -> b
         return obj.tzinfo is None or is_zone(obj.tzinfo)
     if form == PATH:
         return path_parts(obj, entry) is not None
+    if form == NAMED:
+        return tuple.__len__(obj) < MAX_ARITY and all(map(is_plain, tuple.__iter__(obj)))
     if form == UUID:
         safety = sys.modules["uuid"].SafeUUID.__dict__["_member_map_"].get("unknown", _ABSENT)
         return entry.slot(obj, "is_safe") is safety and uuid_bytes(obj, entry) is not None

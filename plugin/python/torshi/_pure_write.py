@@ -435,17 +435,28 @@ class Writer(Scan):
         ):
             raise Other
         self.bound -= 2
+        least = 0
+        if entry.form == types.NAMED:
+            least = 1  # the class is no item of the tuple
+            self.name_newobj()
         self.by_identity(
             values,
             level,
-            6 if entry.arguments else 5,
+            6 if entry.arguments > least else 5,
             1,
             lambda objects, at: self.put_values(objects, at, entry),
         )
 
+    def name_newobj(self) -> None:
+        """copyreg.__newobj__ as an external, which opcodes alone do not need."""
+        before, callee = len(self.externals), types.newobj_function()
+        self.external(callee)
+        if len(self.externals) > before:
+            self.bound -= self.met_cost(callee) or 25
+
     def put_values(self, values: Sequence[Any], level: int, entry: types.TypeEntry) -> None:
         form = entry.form
-        number = self.external(entry.type)
+        number = self.external(types.newobj_function() if form == types.NAMED else entry.type)
         self.head(C_REDUCE)
         self.out += number + uvar(entry.arguments)
         level += 1
@@ -466,6 +477,14 @@ class Writer(Scan):
             rows = [types.path_parts(v, entry) or [] for v in values]
             for k in range(entry.arguments):
                 self.column([row[k] for row in rows], NOWHERE, level, PLAIN)
+        elif form == types.NAMED:
+            self.count(len(values))
+            number = self.external(entry.type)
+            self.head(C_EXTERNAL)
+            self.out += number
+            for k in range(entry.arguments - 1):
+                items = [tuple.__getitem__(v, k) for v in values]
+                self.column(items, NOWHERE, level, PLAIN)
         elif form == types.FRACTION:
             for part in ("_numerator", "_denominator"):
                 self.column([entry.slot(v, part) for v in values], NOWHERE, level, PLAIN)
