@@ -3,8 +3,9 @@
  * to be the original, what it would have returned made directly.
  *
  * Known are datetime's C types by the bytes that they pickle as, timedelta by its three numbers,
- * and uuid.UUID by its bytes. A row that the constructor might refuse, or treat in a way of its
- * own, is left to the constructor, so results and errors are its.
+ * uuid.UUID by its bytes, and copyreg.__newobj__ of a named tuple by its items. A row that the
+ * constructor might refuse, or treat in a way of its own, is left to the constructor, so results
+ * and errors are its.
  */
 #include "decode.h"
 

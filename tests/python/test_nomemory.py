@@ -9,7 +9,7 @@ import fractions
 import gc
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torshi
@@ -48,6 +48,11 @@ class Data:
     ratio: float
 
 
+class Named(NamedTuple):
+    number: int
+    text: str
+
+
 class Colour(enum.Enum):
     RED = 1
     BLUE = 2
@@ -61,6 +66,7 @@ SHAPES = {
     "mixed": [x for i in range(ROWS) for x in (Plain(i), Slotted(i), Data(i, 0.5))],
     "uuid": [uuid.UUID(int=i) for i in range(ROWS)],
     "enum": [list(Colour)[i % 2] for i in range(ROWS)],
+    "named": [Named(i, f"n{i}") for i in range(ROWS)],
     "fraction": [fractions.Fraction(i, 7) for i in range(ROWS)],
     "decimal": [decimal.Decimal(i) for i in range(ROWS)],
     "date": [datetime.date(2000, 1, 1 + i % 28) for i in range(ROWS)],
