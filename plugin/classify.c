@@ -8,6 +8,16 @@
 
 static const value_kind pending = {KIND_PENDING, 0};
 
+bool items_are_plain(chunk_writer *w, PyObject *tuple, int level)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        if (!is_plain_value(w, PyTuple_GET_ITEM(tuple, i), level + 3)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool is_plain_value(chunk_writer *w, PyObject *obj, int level)
 {
     PyTypeObject *type = Py_TYPE(obj);
@@ -24,16 +34,8 @@ bool is_plain_value(chunk_writer *w, PyObject *obj, int level)
         return false;
     }
     if (type == &PyTuple_Type) {
-        Py_ssize_t n = PyTuple_GET_SIZE(obj);
-        if (n > (Py_ssize_t)TORSHI_MAX_ARITY) {
-            return false;
-        }
-        for (Py_ssize_t i = 0; i < n; i++) {
-            if (!is_plain_value(w, PyTuple_GET_ITEM(obj, i), level + 3)) {
-                return false;
-            }
-        }
-        return true;
+        return PyTuple_GET_SIZE(obj) <= (Py_ssize_t)TORSHI_MAX_ARITY &&
+               items_are_plain(w, obj, level);
     }
     if (type == &PyDict_Type || type == &PyList_Type) {
         return false;

@@ -336,6 +336,9 @@ int count_values(chunk_writer *w, size_t n);
  * fresh object takes `cost` bytes as opcodes beside what put() counts, and put() counts at least
  * `least` for it.
  */
+/* The n columns of what tuples hold, of which items_are_plain() has been asked. As encode_column.
+ */
+int put_items(chunk_writer *w, const span *s, size_t n, int level);
 typedef int (*put_objects_fn)(chunk_writer *w, const span *s, int level, void *detail);
 int encode_by_identity(chunk_writer *w, const span *s, int level, int64_t cost, int64_t least,
                        put_objects_fn put, void *detail);
@@ -400,6 +403,8 @@ typedef struct value_kind {
 value_kind classify(chunk_writer *w, PyObject *obj, int level, unsigned flags);
 /* Whether obj may stand in a column at this level as an immutable value. */
 bool is_plain_value(chunk_writer *w, PyObject *obj, int level);
+/* The same for all items of a tuple that stands there. */
+bool items_are_plain(chunk_writer *w, PyObject *tuple, int level);
 /* Whether all keys are plain, and equal to themselves: what is set later must find its entry. */
 bool keys_are_plain(chunk_writer *w, const span *keys, int level);
 

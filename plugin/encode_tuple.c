@@ -103,29 +103,31 @@ int encode_by_identity(chunk_writer *w, const span *s, int level, int64_t cost, 
 
 /* ---- tuples -------------------------------------------------------------------------------------
  */
-static int put_tuples(chunk_writer *w, const span *s, int level, void *detail)
+int put_items(chunk_writer *w, const span *s, size_t n, int level)
 {
-    Py_ssize_t arity = *(const Py_ssize_t *)detail;
     const cells nowhere = {NULL, NULL};
     int status = ENC_OK;
-    if (put_head(w, TORSHI_COL_TUPLE, 0) < 0) {
-        return ENC_ERROR;
-    }
-    if (!torshi_buf_uvar(&w->out, (uint64_t)arity)) {
-        return put_no_memory();
-    }
     PyObject **items = arena_alloc(&w->arena, s->n, sizeof(*items));
     if (!items) {
         return ENC_ERROR;
     }
-    for (Py_ssize_t k = 0; k < arity && status == ENC_OK; k++) {
+    for (size_t k = 0; k < n && status == ENC_OK; k++) {
         for (size_t i = 0; i < s->n; i++) {
-            items[i] = PyTuple_GET_ITEM(span_at(s, i), k);
+            items[i] = PyTuple_GET_ITEM(span_at(s, i), (Py_ssize_t)k);
         }
         span column = span_of(items, s->n);
-        status = encode_column(w, &column, &nowhere, level + 1, COLUMN_PLAIN | COLUMN_CHECKED);
+        status = encode_column(w, &column, &nowhere, level, COLUMN_PLAIN | COLUMN_CHECKED);
     }
     return status;
+}
+
+static int put_tuples(chunk_writer *w, const span *s, int level, void *detail)
+{
+    size_t arity = (size_t) * (const Py_ssize_t *)detail;
+    if (put_head(w, TORSHI_COL_TUPLE, 0) < 0) {
+        return ENC_ERROR;
+    }
+    return torshi_buf_uvar(&w->out, arity) ? put_items(w, s, arity, level + 1) : put_no_memory();
 }
 
 int encode_tuples(chunk_writer *w, const span *s, int level, unsigned flags)

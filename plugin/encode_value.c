@@ -202,7 +202,6 @@ static int put_path_parts(chunk_writer *w, const span *s, const type_entry *type
 /* The class in each row, which makes no object, and the items. */
 static int put_named(chunk_writer *w, const span *s, const type_entry *type, int level)
 {
-    const cells nowhere = {NULL, NULL};
     uint32_t number;
     int status = count_values(w, s->n);
     if (status != ENC_OK) {
@@ -212,18 +211,8 @@ static int put_named(chunk_writer *w, const span *s, const type_entry *type, int
         put_head(w, TORSHI_COL_EXTERNAL, 0) < 0) {
         return ENC_ERROR;
     }
-    PyObject **items = arena_alloc(&w->arena, s->n, sizeof(*items));
-    if (!items || !torshi_buf_uvar(&w->out, number)) {
-        return put_no_memory();
-    }
-    for (size_t k = 0; k + 1 < type->arguments && status == ENC_OK; k++) {
-        for (size_t i = 0; i < s->n; i++) {
-            items[i] = PyTuple_GET_ITEM(span_at(s, i), (Py_ssize_t)k);
-        }
-        span column = span_of(items, s->n);
-        status = encode_column(w, &column, &nowhere, level, COLUMN_PLAIN | COLUMN_CHECKED);
-    }
-    return status;
+    return torshi_buf_uvar(&w->out, number) ? put_items(w, s, type->arguments - 1, level)
+                                            : put_no_memory();
 }
 
 static int put_arguments(chunk_writer *w, const span *s, type_entry *type, int level)

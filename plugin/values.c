@@ -498,7 +498,7 @@ static bool gives(chunk_writer *w, PyObject *zone, const char *text, PyObject *a
     return same;
 }
 
-/* Whether there is no zone, or it is made of plain parts: one of a subclass may have a reducer. */
+/* Whether a zone is made of plain parts: one of a subclass may have a reducer. */
 static bool is_known_zone(chunk_writer *w, PyObject *zone)
 {
     type_entry *entry = type_of(w, zone);
@@ -560,20 +560,6 @@ PyObject *path_part(PyObject *obj, const type_entry *type, size_t i)
     return PyList_GET_ITEM(part_at(obj, type->parts), (Py_ssize_t)i - anchor);
 }
 
-static bool is_plain_tuple(chunk_writer *w, PyObject *obj, int level)
-{
-    Py_ssize_t n = PyTuple_GET_SIZE(obj);
-    if (n >= (Py_ssize_t)TORSHI_MAX_ARITY) { /* the class is an argument, too */
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        if (!is_plain_value(w, PyTuple_GET_ITEM(obj, i), level + 3)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static size_t count_arguments(PyObject *obj, const type_entry *type)
 {
     switch (type->form) {
@@ -632,7 +618,8 @@ bool is_known_value(chunk_writer *w, PyObject *obj, type_entry *type, int level)
     case TYPE_PATH:
         return is_known_path(obj, type);
     case TYPE_NAMED:
-        return is_plain_tuple(w, obj, level);
+        return PyTuple_GET_SIZE(obj) < (Py_ssize_t)TORSHI_MAX_ARITY && /* the class is one, too */
+               items_are_plain(w, obj, level);
     case TYPE_UUID: {
         PyObject *number = part_at(obj, type->first);
         return part_at(obj, type->second) == type->known && number && PyLong_CheckExact(number) &&

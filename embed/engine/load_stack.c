@@ -296,11 +296,25 @@ static void drop_leftovers(torshi_load *load, int with_memo)
     PyErr_Restore(type, value, traceback);
 }
 
+/* Lend what the load has to the next one. */
+static inline void lend_scratch(torshi_load *load, int with_memo)
+{
+    torshi_loaders *shared = load->st->loaders;
+    shared->stack = load->stack;
+    shared->stack_size = load->stack != NULL ? (size_t)(load->limit - load->stack) : 0;
+    shared->marks = load->marks;
+    shared->mark_size = load->mark_size;
+    if (with_memo) {
+        shared->memo = load->memo.slots;
+        shared->memo_size = load->memo.size;
+    }
+    shared->scratch_used = 0;
+}
+
 /* What scratch_return does when the load left nothing behind and nothing grew too large: 1 when it
    is done. */
 static inline int return_clean(torshi_load *load, int with_memo)
 {
-    torshi_loaders *shared = load->st->loaders;
     if (!load->scratch || load->kept != NULL || load->names_used != 0 || load->top > load->stack ||
         load->memo.sparse != NULL || load->limit - load->stack > STACK_KEPT ||
         load->mark_size > MARKS_KEPT || load->memo.size > MEMO_KEPT) {
@@ -308,14 +322,8 @@ static inline int return_clean(torshi_load *load, int with_memo)
     }
     if (with_memo) {
         memo_clear(&load->memo);
-        shared->memo = load->memo.slots;
-        shared->memo_size = load->memo.size;
     }
-    shared->stack = load->stack;
-    shared->stack_size = (size_t)(load->limit - load->stack);
-    shared->marks = load->marks;
-    shared->mark_size = load->mark_size;
-    shared->scratch_used = 0;
+    lend_scratch(load, with_memo);
     if (!with_memo) { /* an Unpickler's, which lives on */
         load->stack = load->top = load->limit = load->fence = NULL;
         load->marks = NULL;
@@ -349,36 +357,26 @@ void scratch_return(torshi_load *load, int with_memo)
             PyMem_Free(load->memo.slots);
         }
     } else {
-        /* Lend it to the next load, unless it grew too large to keep. */
-        size_t size = (size_t)(load->limit - load->stack);
-        if (size > STACK_KEPT) {
+        /* What grew too large to keep is not lent. */
+        if ((size_t)(load->limit - load->stack) > STACK_KEPT) {
             PyMem_Free(load->stack);
             load->stack = NULL;
-            size = 0;
         }
         if (load->mark_size > MARKS_KEPT) {
             PyMem_Free(load->marks);
             load->marks = NULL;
             load->mark_size = 0;
         }
+        if (with_memo && load->memo.size > MEMO_KEPT) {
+            PyMem_Free(load->memo.slots);
+            load->memo.slots = NULL;
+            load->memo.size = 0;
+        }
         if (!load->scratch) {
             PyMem_Free(shared->marks);
             PyMem_Free(with_memo ? shared->memo : NULL);
         }
-        shared->stack = load->stack;
-        shared->stack_size = size;
-        shared->marks = load->marks;
-        shared->mark_size = load->mark_size;
-        if (with_memo) {
-            if (load->memo.size > MEMO_KEPT) {
-                PyMem_Free(load->memo.slots);
-                load->memo.slots = NULL;
-                load->memo.size = 0;
-            }
-            shared->memo = load->memo.slots;
-            shared->memo_size = load->memo.size;
-        }
-        shared->scratch_used = 0;
+        lend_scratch(load, with_memo);
     }
     load->stack = load->top = load->limit = load->fence = NULL;
     load->marks = NULL;

@@ -45,6 +45,45 @@ static int finish_batches(torshi_dump *d)
     return SAVE_DONE;
 }
 
+/* The next of the batch under way, a new reference; NULL at its end, or with an exception. */
+static PyObject *next_in_batch(torshi_dump *d, size_t at)
+{
+    torshi_task *t = &d->tasks[at];
+    PyObject *next = t->u.batch.pending;
+    t->u.batch.pending = NULL;
+    if (next == NULL && t->u.batch.n < BATCH_SIZE) {
+        next = fetch(d, at);
+    }
+    d->tasks[at].u.batch.n += next != NULL;
+    return next;
+}
+
+/* The only item or pair of a batch has been saved: SAVE_*. */
+static int end_alone(torshi_dump *d, size_t at, enum opcode op)
+{
+    if (out_op(d, op) < 0) {
+        return SAVE_ERROR;
+    }
+    if (d->proto != 0) {
+        return finish_batches(d);
+    }
+    d->tasks[at].step = BATCH_START;
+    return SAVE_DONE;
+}
+
+/* next_in_batch() has given NULL: SAVE_*. */
+static int end_batch(torshi_dump *d, size_t at, enum opcode op)
+{
+    if (PyErr_Occurred() || out_op(d, op) < 0) {
+        return SAVE_ERROR;
+    }
+    if (d->tasks[at].u.batch.n < BATCH_SIZE) {
+        return finish_batches(d);
+    }
+    d->tasks[at].step = BATCH_START;
+    return SAVE_DONE;
+}
+
 /* ---- list items ------------------------------------------------------------------------------ */
 
 static int start_items(torshi_dump *d, size_t at)
@@ -82,37 +121,16 @@ static int start_items(torshi_dump *d, size_t at)
 int step_items(torshi_dump *d)
 {
     size_t at = d->top - 1;
-    torshi_task *t = &d->tasks[at];
     PyObject *item;
-    switch ((enum batch_step)t->step) {
+    switch ((enum batch_step)d->tasks[at].step) {
     case BATCH_START:
         return start_items(d, at);
     case BATCH_ALONE:
-        if (out_op(d, OP_APPEND) < 0) {
-            return SAVE_ERROR;
-        }
-        if (d->proto != 0) {
-            return finish_batches(d);
-        }
-        t->step = BATCH_START;
-        return SAVE_DONE;
+        return end_alone(d, at, OP_APPEND);
     default:
         break;
     }
-    for (;;) {
-        item = t->u.batch.pending;
-        t->u.batch.pending = NULL;
-        if (item == NULL && t->u.batch.n < BATCH_SIZE) {
-            item = fetch(d, at);
-            t = &d->tasks[at];
-            if (item == NULL && PyErr_Occurred()) {
-                return SAVE_ERROR;
-            }
-        }
-        if (item == NULL) {
-            break;
-        }
-        t->u.batch.n++;
+    while ((item = next_in_batch(d, at)) != NULL) {
         if (!goes_at_once(d, item)) {
             return save_owned(d, item);
         }
@@ -121,16 +139,8 @@ int step_items(torshi_dump *d)
         if (status != SAVE_DONE) {
             return status;
         }
-        t = &d->tasks[at];
     }
-    if (out_op(d, OP_APPENDS) < 0) {
-        return SAVE_ERROR;
-    }
-    if (t->u.batch.n < BATCH_SIZE) {
-        return finish_batches(d);
-    }
-    t->step = BATCH_START;
-    return SAVE_DONE;
+    return end_batch(d, at, OP_APPENDS);
 }
 
 /* ---- dict pairs ------------------------------------------------------------------------------ */
@@ -201,41 +211,20 @@ static int start_pairs(torshi_dump *d, size_t at)
 int step_pairs(torshi_dump *d)
 {
     size_t at = d->top - 1;
-    torshi_task *t = &d->tasks[at];
     PyObject *pair;
-    switch ((enum batch_step)t->step) {
+    switch ((enum batch_step)d->tasks[at].step) {
     case BATCH_START:
         return start_pairs(d, at);
     case BATCH_ALONE:
-        if (out_op(d, OP_SETITEM) < 0) {
-            return SAVE_ERROR;
-        }
-        if (d->proto != 0) {
-            return finish_batches(d);
-        }
-        t->step = BATCH_START;
-        return SAVE_DONE;
+        return end_alone(d, at, OP_SETITEM);
     default:
         break;
     }
-    for (;;) {
-        pair = t->u.batch.pending;
-        t->u.batch.pending = NULL;
-        if (pair == NULL && t->u.batch.n < BATCH_SIZE) {
-            pair = fetch(d, at);
-            t = &d->tasks[at];
-            if (pair == NULL && PyErr_Occurred()) {
-                return SAVE_ERROR;
-            }
-        }
-        if (pair == NULL) {
-            break;
-        }
+    while ((pair = next_in_batch(d, at)) != NULL) {
         if (check_pair(pair) < 0) {
             Py_DECREF(pair);
             return SAVE_ERROR;
         }
-        t->u.batch.n++;
         PyObject *key = PyTuple_GET_ITEM(pair, 0), *value = PyTuple_GET_ITEM(pair, 1);
         if (!goes_at_once(d, key) || !is_atom(value)) {
             return save_pair(d, pair);
@@ -246,14 +235,6 @@ int step_pairs(torshi_dump *d)
         if (status != SAVE_DONE) {
             return status;
         }
-        t = &d->tasks[at];
     }
-    if (out_op(d, OP_SETITEMS) < 0) {
-        return SAVE_ERROR;
-    }
-    if (t->u.batch.n < BATCH_SIZE) {
-        return finish_batches(d);
-    }
-    t->step = BATCH_START;
-    return SAVE_DONE;
+    return end_batch(d, at, OP_SETITEMS);
 }
