@@ -152,7 +152,7 @@ static keys_table *table_new(unsigned log2, unsigned kind)
     size_t index_bytes = (size_t)1 << index_bytes_of(log2);
     if (size < ZEROED_ABOVE) {
         memset(k, 0, sizeof *k);
-        memset(keys_indices(k) + index_bytes, 0, size - sizeof *k - index_bytes);
+        memset(keys_indices(k) + index_bytes, 0, (size_t)usable_of(log2) * entry_size(kind));
     }
     memset(keys_indices(k), 0xFF, index_bytes);
     k->refcnt = 1;

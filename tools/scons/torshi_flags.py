@@ -29,9 +29,11 @@ def generate(env) -> None:
     lto = env["variant"] == "release" and env["cc"] == "gcc"
     cxx = {"gcc": "g++", "clang": "clang++"}[env["cc"]]
     common_cxx = ["-std=c++17", *COMMON[1:]]
+    whole = ["-flto=auto", "-ffat-lto-objects"] if lto else []
     env.Replace(CC=env["cc"], CXX=cxx, LINK="$CC", SHLINK="$CC")
     env.Replace(
-        CFLAGS=COMMON + compile_flags + werror + (["-flto=auto", "-ffat-lto-objects"] if lto else []),
+        CFLAGS=COMMON + compile_flags + werror + whole,
+        WHOLE_PROGRAM_CFLAGS=whole,
         CXXFLAGS=common_cxx + compile_flags + werror,
         CCFLAGS=[],
         SHCCFLAGS=[],
