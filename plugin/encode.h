@@ -37,9 +37,14 @@ typedef struct span {
     size_t n;
 } span;
 
+static inline PyObject *object_at(const unsigned char *place)
+{
+    return *(PyObject *const *)(const void *)place;
+}
+
 static inline PyObject *span_at(const span *s, size_t i)
 {
-    return *(PyObject *const *)(const void *)(s->base + i * s->stride);
+    return object_at(s->base + i * s->stride);
 }
 
 /* Columns of so many rows are likely to be out of the cache: strings and rows are fetched ahead.

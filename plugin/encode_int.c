@@ -4,10 +4,11 @@
 #include "encode_int.h"
 #include "wire/byteorder.h"
 
-/* How many of n packed offsets are above `limit`. Plain loops with a constant width vectorize. */
+/* How many of n packed offsets are above `limit`. Plain loops with constant widths, and a count of
+   theirs, vectorize; n fits 32 bits (TORSHI_MAX_ROWS). */
 static size_t count_above(const uint8_t *packed, size_t n, int width, uint64_t limit)
 {
-    size_t count = 0;
+    uint32_t count = 0;
     if (width == 4) {
         for (size_t i = 0; i < n; i++) {
             count += packed[i] > limit;
@@ -54,34 +55,50 @@ static int64_t ints_cost(const int64_t *v, size_t n, int64_t min, int64_t max,
 #define PREFETCH_ROWS 16384
 #define PREFETCH_AHEAD 32
 
-static inline size_t prefetched_rows(size_t n)
+/* The least and the greatest of the ints read so far. */
+typedef struct int_range {
+    int64_t least, greatest;
+} int_range;
+
+/* One int: its value, and the range with it. false when it is no int or does not fit. */
+static inline bool read_int(PyObject *obj, int64_t *value, int_range *range)
 {
-    return n >= PREFETCH_ROWS ? n - PREFETCH_AHEAD : 0;
+    if (PLUGIN_UNLIKELY(Py_TYPE(obj) != &PyLong_Type) || !read_int64(obj, value)) {
+        return false;
+    }
+    range->least = *value < range->least ? *value : range->least;
+    range->greatest = *value > range->greatest ? *value : range->greatest;
+    return true;
 }
 
-/* The values of s, the least and the greatest; false at the first that is no int or does not fit.
- */
-static bool read_ints(const span *s, int64_t *restrict out, int64_t *least, int64_t *greatest)
+static const int_range no_range = {INT64_MAX, INT64_MIN};
+
+/* The values of s; false at the first that is no int or does not fit. `far`, a constant where this
+   is inlined: objects are fetched ahead. Columns are walked by address: a product a row tells. */
+static inline bool read_rows(const span *s, size_t from, size_t to, bool far, int64_t *restrict out,
+                             int_range *range)
 {
-    PyTypeObject *const type = &PyLong_Type;
-    int64_t min = INT64_MAX, max = INT64_MIN;
-    size_t ahead = prefetched_rows(s->n);
-    for (size_t i = 0; i < s->n; i++) {
-        PyObject *obj = span_at(s, i);
-        int64_t v;
-        if (i < ahead) {
-            __builtin_prefetch(span_at(s, i + PREFETCH_AHEAD));
+    const unsigned char *at = s->base + from * s->stride;
+    const size_t stride = s->stride, ahead = PREFETCH_AHEAD * stride;
+    int_range r = *range;
+    for (size_t i = from; i < to; i++, at += stride) {
+        if (far) {
+            __builtin_prefetch(object_at(at + ahead));
         }
-        if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type) || !read_int64(obj, &v)) {
+        if (!read_int(object_at(at), &out[i], &r)) {
             return false;
         }
-        out[i] = v;
-        min = v < min ? v : min;
-        max = v > max ? v : max;
     }
-    *least = min;
-    *greatest = max;
+    *range = r;
     return true;
+}
+
+static bool read_ints(const span *s, int64_t *out, int_range *range)
+{
+    size_t fetched = s->n >= PREFETCH_ROWS ? s->n - PREFETCH_AHEAD : 0;
+    *range = no_range;
+    return read_rows(s, 0, fetched, true, out, range) &&
+           read_rows(s, fetched, s->n, false, out, range);
 }
 
 /* Whether the values have a common difference, none of whose multiples overflows. */
@@ -130,41 +147,45 @@ int encode_ints(chunk_writer *w, const span *s)
 {
     arena_mark mark = arena_here(&w->arena);
     int64_t *values = arena_alloc(&w->arena, s->n, sizeof(*values));
-    int64_t min, max;
-    int status = !values                             ? ENC_ERROR
-                 : !read_ints(s, values, &min, &max) ? ENC_OTHER
-                                                     : put_ints(w, values, s->n, min, max);
+    int_range range;
+    int status = !values ? ENC_ERROR
+                 : !read_ints(s, values, &range)
+                     ? ENC_OTHER
+                     : put_ints(w, values, s->n, range.least, range.greatest);
     arena_release(&w->arena, mark);
     return status;
 }
 
 /* Both columns' values in one pass: a key and its value often lie side by side in memory. */
-static bool read_pairs(const span *keys, const span *values, int64_t *restrict k,
-                       int64_t *restrict v, int64_t range[4])
+static inline bool read_pair_rows(const span *keys, const span *values, size_t from, size_t to,
+                                  bool far, int64_t *restrict k, int64_t *restrict v,
+                                  int_range range[2])
 {
-    PyTypeObject *const type = &PyLong_Type;
-    int64_t least_k = INT64_MAX, most_k = INT64_MIN, least_v = INT64_MAX, most_v = INT64_MIN;
-    size_t ahead = prefetched_rows(keys->n);
-    for (size_t i = 0; i < keys->n; i++) {
-        PyObject *key = span_at(keys, i), *value = span_at(values, i);
-        if (i < ahead) {
-            __builtin_prefetch(span_at(keys, i + PREFETCH_AHEAD));
-            __builtin_prefetch(span_at(values, i + PREFETCH_AHEAD));
+    const unsigned char *key = keys->base + from * keys->stride;
+    const unsigned char *value = values->base + from * values->stride;
+    const size_t key_stride = keys->stride, value_stride = values->stride;
+    int_range rk = range[0], rv = range[1];
+    for (size_t i = from; i < to; i++, key += key_stride, value += value_stride) {
+        if (far) {
+            __builtin_prefetch(object_at(key + PREFETCH_AHEAD * key_stride));
+            __builtin_prefetch(object_at(value + PREFETCH_AHEAD * value_stride));
         }
-        if (PLUGIN_UNLIKELY(Py_TYPE(key) != type || Py_TYPE(value) != type) ||
-            !read_int64(key, &k[i]) || !read_int64(value, &v[i])) {
+        if (!read_int(object_at(key), &k[i], &rk) || !read_int(object_at(value), &v[i], &rv)) {
             return false;
         }
-        least_k = k[i] < least_k ? k[i] : least_k;
-        most_k = k[i] > most_k ? k[i] : most_k;
-        least_v = v[i] < least_v ? v[i] : least_v;
-        most_v = v[i] > most_v ? v[i] : most_v;
     }
-    range[0] = least_k;
-    range[1] = most_k;
-    range[2] = least_v;
-    range[3] = most_v;
+    range[0] = rk;
+    range[1] = rv;
     return true;
+}
+
+static bool read_pairs(const span *keys, const span *values, int64_t *k, int64_t *v,
+                       int_range range[2])
+{
+    size_t n = keys->n, fetched = n >= PREFETCH_ROWS ? n - PREFETCH_AHEAD : 0;
+    range[0] = range[1] = no_range;
+    return read_pair_rows(keys, values, 0, fetched, true, k, v, range) &&
+           read_pair_rows(keys, values, fetched, n, false, k, v, range);
 }
 
 int encode_int_pairs(chunk_writer *w, const span *keys, const span *values)
@@ -176,7 +197,7 @@ int encode_int_pairs(chunk_writer *w, const span *keys, const span *values)
     arena_mark mark = arena_here(&w->arena);
     int64_t *k = arena_alloc(&w->arena, keys->n, sizeof(*k));
     int64_t *v = arena_alloc(&w->arena, keys->n, sizeof(*v));
-    int64_t range[4];
+    int_range range[2];
     int status = !k || !v                                 ? ENC_ERROR
                  : !read_pairs(keys, values, k, v, range) ? ENC_OTHER
                                                           : count_values(w, keys->n);
@@ -184,10 +205,10 @@ int encode_int_pairs(chunk_writer *w, const span *keys, const span *values)
         status = count_values(w, keys->n);
     }
     if (status == ENC_OK) {
-        status = put_ints(w, k, keys->n, range[0], range[1]);
+        status = put_ints(w, k, keys->n, range[0].least, range[0].greatest);
     }
     if (status == ENC_OK) {
-        status = put_ints(w, v, keys->n, range[2], range[3]);
+        status = put_ints(w, v, keys->n, range[1].least, range[1].greatest);
     }
     arena_release(&w->arena, mark);
     return status;

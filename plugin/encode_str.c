@@ -50,22 +50,35 @@ static void copy_wide(uint8_t *to, const void *from, size_t n, unsigned kind)
 #else
 static void copy_wide(uint8_t *to, const void *from, size_t n, unsigned kind)
 {
-    memcpy(to, from, n * torshi_char_size(kind));
+    copy_text(to, from, n * torshi_char_size(kind));
 }
 #endif
 
-/* Bytes of n characters of kind 1 to 3 in UTF-8, surrogates with three. */
+/* Which of a word's four lanes of 16 bits are not 0, a bit each. */
+static inline uint64_t filled_lanes(uint64_t x)
+{
+    const uint64_t low = UINT64_C(0x7fff7fff7fff7fff);
+    return ((((x & low) + low) | x) >> 15) & UINT64_C(0x0001000100010001);
+}
+
+/* Bytes of n characters of kind 1 to 3 in UTF-8, surrogates with three. p is readable TEXT_SLACK
+   bytes beyond the end: by words, as most strings are short. */
 static size_t utf8_size(const uint8_t *p, size_t n, unsigned kind)
 {
+    const uint64_t all = UINT64_MAX;
     size_t size = n;
     if (kind == 1) {
-        for (size_t i = 0; i < n; i++) {
-            size += p[i] >> 7;
+        const uint64_t ones = UINT64_C(0x0101010101010101);
+        for (size_t i = 0; i < n; i += 8) {
+            uint64_t x = load_le64(p + i) & (n - i < 8 ? ~(all << 8 * (n - i)) : all);
+            size += (size_t)((x >> 7 & ones) * ones >> 56);
         }
     } else if (kind == 2) {
-        for (size_t i = 0; i < n; i++) {
-            uint16_t c = load_le16(p + 2 * i);
-            size += (c > 0x7f) + (c > 0x7ff);
+        for (size_t i = 0; i < n; i += 4) {
+            uint64_t x = load_le64(p + 2 * i) & (n - i < 4 ? ~(all << 16 * (n - i)) : all);
+            uint64_t more = filled_lanes(x & UINT64_C(0xff80ff80ff80ff80)) +
+                            filled_lanes(x & UINT64_C(0xf800f800f800f800));
+            size += (size_t)(more * UINT64_C(0x0001000100010001) >> 48);
         }
     } else {
         for (size_t i = 0; i < n; i++) {
@@ -204,8 +217,6 @@ size_t text_cost(PyObject *obj)
         size = (size_t)PyBytes_GET_SIZE(obj);
     } else if (PyUnicode_IS_ASCII(obj)) {
         size = (size_t)PyUnicode_GET_LENGTH(obj);
-    } else if (PyUnicode_KIND(obj) == 1) {
-        size = utf8_size(PyUnicode_1BYTE_DATA(obj), (size_t)PyUnicode_GET_LENGTH(obj), 1);
     } else {
         Py_ssize_t n = PyUnicode_GET_LENGTH(obj);
         size = (size_t)n;

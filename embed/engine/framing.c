@@ -36,6 +36,7 @@ int out_begin(torshi_dump *d)
         d->end = out_base(d) + BUFFER_START;
     }
     d->p = out_base(d);
+    d->skipped = 0;
     d->frame = -1;
     d->framing = d->proto >= 4;
     if (d->proto >= 2) {
@@ -101,10 +102,15 @@ int out_open_frame(torshi_dump *d)
 
 static void drop_header(torshi_dump *d)
 {
-    unsigned char *start = out_base(d) + d->frame;
-    size_t n = (size_t)(d->p - start) - FRAME_HEADER;
-    memmove(start, start + FRAME_HEADER, n);
-    d->p -= FRAME_HEADER;
+    unsigned char *base = out_base(d), *start = base + d->frame;
+    size_t before = (size_t)(start - base), n = (size_t)(d->p - start) - FRAME_HEADER;
+    if (before < n && d->skipped == 0) { /* mostly PROTO, which is quicker to move */
+        memmove(base + FRAME_HEADER, base, before);
+        d->skipped = FRAME_HEADER;
+    } else {
+        memmove(start, start + FRAME_HEADER, n);
+        d->p -= FRAME_HEADER;
+    }
     d->frame = -1;
 }
 
@@ -140,13 +146,15 @@ void out_close_last_frame(torshi_dump *d)
 
 int out_flush(torshi_dump *d)
 {
-    PyObject *bytes = PyBytes_FromStringAndSize((const char *)out_base(d), d->p - out_base(d));
+    const unsigned char *start = out_base(d) + d->skipped;
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)start, d->p - start);
     PyObject *result;
     if (bytes == NULL || leave_engine(d) < 0) {
         Py_XDECREF(bytes);
         return -1;
     }
     d->p = out_base(d);
+    d->skipped = 0;
     result = PyObject_CallOneArg(d->write, bytes);
     Py_DECREF(bytes);
     if (result == NULL) {
@@ -222,14 +230,18 @@ int out_payload(torshi_dump *d, const void *header, size_t header_size, const vo
 
 PyObject *out_take(torshi_dump *d)
 {
-    Py_ssize_t n = d->p - out_base(d);
+    unsigned char *start = out_base(d) + d->skipped;
+    Py_ssize_t n = d->p - start;
     PyObject *bytes;
     if (n <= BUFFER_COPIED) {
-        bytes = PyBytes_FromStringAndSize((const char *)out_base(d), n);
+        bytes = PyBytes_FromStringAndSize((const char *)start, n);
         d->p = out_base(d);
+        d->skipped = 0;
         return bytes;
     }
+    memmove(out_base(d), start, d->skipped ? (size_t)n : 0);
     bytes = d->out;
+    d->skipped = 0;
     d->out = NULL;
     d->p = d->end = d->soft = NULL;
     if (_PyBytes_Resize(&bytes, n) < 0) {

@@ -37,12 +37,13 @@ def _profiled_objects(env, files) -> list:
     objects = []
     use = env["OUT"] != profile.training["OUT"]
     for f in files:
-        # gcc tells functions apart by where it would put auxiliary files: the same for both builds.
+        # gcc tells functions apart by where it would put auxiliary files: the same for both builds,
+        # and absolute, so that a checkout that was moved is made anew.
         folder = f"{profile.folder}/{os.path.dirname(f.srcnode().path)}/"
         flags = [*env["CFLAGS"], *(USE if use else COUNT), "-dumpdir", folder]
         objects += env.SharedObject(f, CFLAGS=flags)
         if use:
-            counts = env.File(f"#{folder}{os.path.splitext(f.name)[0]}.gcda")
+            counts = env.File(f"{folder}{os.path.splitext(f.name)[0]}.gcda")
             env.Depends(objects[-1], counts)
             profile.counts.append(counts)
     return objects
@@ -74,7 +75,7 @@ def _count_first(env, folders) -> None:
     # Counters are put in before the files become one: that can be left out.
     training["CFLAGS"] = [f for f in env["CFLAGS"] if f not in env["WHOLE_PROGRAM_CFLAGS"]]
     training.Alias = lambda *_: []  # nobody asks for these by name
-    env["PROFILE"] = training["PROFILE"] = Profile(training, f"{env['build']}/training/counts")
+    env["PROFILE"] = training["PROFILE"] = Profile(training, training["OUT"].Dir("counts").abspath)
     for folder in folders:
         training.SConscript(f"{folder}/SConscript", variant_dir=f"{env['build']}/training/obj/{folder}",
                             duplicate=0, exports={"env": training})
@@ -84,7 +85,7 @@ def _train_on(env, script) -> None:
     """Declare the training itself. SCons removes the counts first, which gcc's code would add to."""
     if env["PROFILE"]:
         training = env["PROFILE"].training
-        action = Action(_train, lambda *_: "  TRAIN   " + env["PROFILE"].folder)
+        action = Action(_train, lambda *_: f"  TRAIN   {training['OUT']}")
         training.Command(env["PROFILE"].counts, [script, training["EXTENSION"], training["PACKAGE"]], action)
 
 
