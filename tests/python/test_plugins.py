@@ -111,12 +111,15 @@ def test_sound_plugin_is_listed_and_counts_its_life():
         f"""
 import torshi
 rows = torshi.registry()
+before = hasattr(torshi, "fakes_count")
 torshi.load_plugin({str(FAKES / 'sound.so')!r})
 new = torshi.registry()[len(rows):]
 assert torshi.registry()[:len(rows)] == rows
 assert ("function", "fakes.count", "sound", "1") in new
 assert ("loader", "fakes_sound.native", "sound", "1") in new
 assert torshi.function("fakes", "count")() == [1, 0]
+assert not before and torshi.fakes_count() == [1, 0]
+assert "__getattr__" not in vars(torshi)  # it would slow torshi.dumps down
 try:
     torshi.load_plugin({str(FAKES / 'sound.so')!r})
 except ImportError as e:

@@ -68,7 +68,6 @@ if _engine is not None:
     load = from_engine["load"]
     loads = from_engine["loads"]
     function = from_engine["function"]
-    load_plugin = from_engine["load_plugin"]
     registry = from_engine["registry"]
     chunk = function("torshi", "chunk")
     extract_serialize = function("torshi", "extract_serialize")
@@ -81,6 +80,22 @@ if _engine is not None:
     register_ref = function("torshi", "register_ref")
     unregister_ref = function("torshi", "unregister_ref")
     del from_engine
+
+    def _publish() -> None:
+        """Functions that plugins registered for this module become its attributes. By a __getattr__ they
+        could, too, but with one the interpreter looks up every attribute the slow way: half the time of
+        a small torshi.dumps()."""
+        for kind, name, *_ in registry():
+            module, _, function_name = name.rpartition(".")
+            if kind == "function" and module == __name__ and not function_name.startswith("_"):
+                globals().setdefault(function_name, function(module, function_name))
+
+    def load_plugin(path: str, /) -> None:
+        """Load a plugin of the native engine. ImportError when it is refused."""
+        _engine.load_plugin(path)
+        _publish()
+
+    _publish()
 else:
     from ._extract import Serialize, Serialized, extract_serialize, insert_serialized, to_serialize
     from ._pure import Pickler, Unpickler, chunk, dump, dumps, load, loads
@@ -105,12 +120,3 @@ for _function in (dump, dumps, load, loads, function, load_plugin, registry, reg
     _function.__module__ = __name__
 del _function
 
-
-def __getattr__(name: str) -> object:
-    """The functions that plugins registered for this module are its attributes."""
-    if not name.startswith("_"):
-        try:
-            return function(__name__, name)
-        except LookupError:
-            pass
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -120,6 +120,7 @@ static PyObject *load_native(void *plugin, torshi_load *load, PyObject *const *a
 
 static const torshi_row rows[] = {
     {.kind = TORSHI_ROW_FUNCTION, .module = "fakes", .name = "count", .call = call_count},
+    {.kind = TORSHI_ROW_FUNCTION, .module = "torshi", .name = "fakes_count", .call = call_count},
     {.kind = TORSHI_ROW_FUNCTION,
      .module = "fakes",
      .name = "echo",
