@@ -8,49 +8,53 @@
 
 #include "wire/byteorder.h"
 
-/* Short copies are most of the work of a column; a call of memcpy would be most of theirs. */
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 static inline void copy_text(uint8_t *restrict to, const uint8_t *restrict from, size_t n)
 {
-    if (n >= 8) {
-        if (n <= 16) {
-            uint64_t head, tail;
-            memcpy(&head, from, 8);
-            memcpy(&tail, from + n - 8, 8);
-            memcpy(to, &head, 8);
-            memcpy(to + n - 8, &tail, 8);
-        } else if (n <= 32) {
-            memcpy(to, from, 16);
-            memcpy(to + n - 16, from + n - 16, 16);
-        } else {
-            memcpy(to, from, n);
-        }
-    } else if (n >= 4) {
-        uint32_t head, tail;
-        memcpy(&head, from, 4);
-        memcpy(&tail, from + n - 4, 4);
-        memcpy(to, &head, 4);
-        memcpy(to + n - 4, &tail, 4);
-    } else if (n) {
-        memcpy(to, from, 2); /* a terminator follows, or the blob's slack */
-        to[n - 1] = from[n - 1];
-    }
+    memcpy(to, from, n);
 }
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-static void copy_wide(uint8_t *to, const void *from, size_t n, unsigned kind)
+static void copy_wide(uint8_t *to, PyObject *obj, size_t n, unsigned kind)
 {
+    const void *from = PyUnicode_DATA(obj);
     for (size_t i = 0; i < n; i++) {
         if (kind == 2) {
             store_le16(to + 2 * i, ((const Py_UCS2 *)from)[i]);
-        } else {
+        } else if (kind == 3) {
             store_le32(to + 4 * i, ((const Py_UCS4 *)from)[i]);
+        } else {
+            to[i] = ((const Py_UCS1 *)from)[i];
         }
     }
 }
 #else
-static void copy_wide(uint8_t *to, const void *from, size_t n, unsigned kind)
+/* The characters of a str or bytes object. Short copies are most of the work of a column, and their
+   lengths follow no pattern: up to 16 bytes without a branch. Before the characters is the object's
+   head, so that the last 8 bytes can be read whatever n is; beyond the copy is the blob's slack. */
+static inline void copy_text(uint8_t *restrict to, const uint8_t *restrict from, size_t n)
 {
-    copy_text(to, from, n * torshi_char_size(kind));
+    if (PLUGIN_LIKELY(n <= 16)) {
+        size_t missing = n < 8 ? 8 - n : 0;
+        uint64_t head = load_le64(from - missing) >> (8 * missing & 63);
+        uint64_t tail = load_le64(from + n - 8) >> (8 * missing & 63);
+        store_le64(to, head);
+        store_le64(to + (n - 8 + missing), tail);
+    } else if (n <= 32) {
+        memcpy(to, from, 16);
+        memcpy(to + n - 16, from + n - 16, 16);
+    } else {
+        memcpy(to, from, n);
+    }
+}
+
+static void copy_wide(uint8_t *to, PyObject *obj, size_t n, unsigned kind)
+{
+    n *= torshi_char_size(kind);
+    if (PyUnicode_IS_COMPACT(obj)) {
+        copy_text(to, PyUnicode_DATA(obj), n);
+    } else {
+        memcpy(to, PyUnicode_DATA(obj), n);
+    }
 }
 #endif
 
@@ -125,7 +129,7 @@ static PLUGIN_NOINLINE int read_wide(chunk_writer *w, PyObject *obj, texts *t, s
     if ((size_t)(*limit - *to) < bytes && make_room(w, to, limit, bytes) < 0) {
         return ENC_ERROR;
     }
-    copy_wide(*to, PyUnicode_DATA(obj), n, kind);
+    copy_wide(*to, obj, n, kind);
     size_t size = kind ? utf8_size(*to, n, kind) : n;
     t->sizes[i] = size;
     t->cost += (int64_t)size + (size > 255 && n <= 255 ? 3 : 0); /* n > 255: see below */
@@ -357,7 +361,11 @@ static int put_dictionary(chunk_writer *w, const texts *t, const text_dictionary
     uint8_t *to = w->out.data + w->out.len;
     for (size_t i = 0; i < d->count; i++) {
         size_t size = text_bytes(d->lens[i], d->kinds ? d->kinds[i] : 0);
-        copy_text(to, w->blob.data + d->offsets[i], size);
+        const uint8_t *from = w->blob.data + d->offsets[i];
+        memcpy(to, from, 16); /* both have slack */
+        if (size > 16) {
+            memcpy(to + 16, from + 16, size - 16);
+        }
         to += size;
     }
     w->out.len += d->blob_size;

@@ -10,8 +10,9 @@
 
 #include <string.h>
 
-#define BUFFER_START 4096    /* bytes in a new buffer */
-#define BUFFER_COPIED 262144 /* a result up to this size is copied, and the buffer kept */
+#define BUFFER_START 4096   /* bytes in a new buffer, unless results were larger */
+#define BUFFER_MOST 1048576 /* and at most then */
+#define BUFFER_COPIED 32768 /* a result up to this size is copied, and the buffer kept */
 
 void out_set_soft(torshi_dump *d)
 {
@@ -28,12 +29,13 @@ void out_set_soft(torshi_dump *d)
 int out_begin(torshi_dump *d)
 {
     if (d->out == NULL) {
-        d->out = PyBytes_FromStringAndSize(NULL, BUFFER_START);
+        Py_ssize_t size = d->expected > BUFFER_START ? d->expected : BUFFER_START;
+        d->out = PyBytes_FromStringAndSize(NULL, size);
         if (d->out == NULL) {
             d->p = d->end = d->soft = NULL;
             return -1;
         }
-        d->end = out_base(d) + BUFFER_START;
+        d->end = out_base(d) + size;
     }
     d->p = out_base(d);
     d->skipped = 0;
@@ -234,6 +236,7 @@ PyObject *out_take(torshi_dump *d)
     Py_ssize_t n = d->p - start;
     PyObject *bytes;
     if (n <= BUFFER_COPIED) {
+        d->expected = 0;
         bytes = PyBytes_FromStringAndSize((const char *)start, n);
         d->p = out_base(d);
         d->skipped = 0;
@@ -241,6 +244,7 @@ PyObject *out_take(torshi_dump *d)
     }
     memmove(out_base(d), start, d->skipped ? (size_t)n : 0);
     bytes = d->out;
+    d->expected = n < BUFFER_MOST ? n + OUT_SLACK : BUFFER_MOST;
     d->skipped = 0;
     d->out = NULL;
     d->p = d->end = d->soft = NULL;

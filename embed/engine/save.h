@@ -100,9 +100,10 @@ struct torshi_dump {
     unsigned char *p;
     unsigned char *soft; /* save() takes the slow way in at or beyond; NULL: always */
     unsigned char *end;
-    PyObject *out;      /* owned bytes, never shown; NULL before out_begin */
-    Py_ssize_t skipped; /* bytes at its start that are not part of the stream */
-    Py_ssize_t frame;   /* offset of the open frame's header; -1: none is open */
+    PyObject *out;       /* owned bytes, never shown; NULL before out_begin */
+    Py_ssize_t skipped;  /* bytes at its start that are not part of the stream */
+    Py_ssize_t expected; /* what the next result is likely to take; 0: little */
+    Py_ssize_t frame;    /* offset of the open frame's header; -1: none is open */
     int framing;
     int frames;  /* frames closed, and payloads written outside of frames, in this dump */
     int chunked; /* a table row wrote something in this dump */
