@@ -256,13 +256,15 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
     uint8_t follower[RAW_KINDS + 1] = {0}; /* what came after each last time: kinds come in turns */
     uint8_t atoms[KIND_STR + 1] = {0};     /* the raw kind of each, plus 1 */
     size_t last = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        PyObject *obj = span_at(s, i);
+    uint8_t *const selectors = sp->selectors;
+    const unsigned char *at = s->base;
+    for (size_t i = 0; i < s->n; i++, at += s->stride) {
+        PyObject *obj = object_at(at);
         value_kind kind;
         int atom = atom_kind(obj);
         if (atom && atoms[atom]) {
             last = atoms[atom] - 1u;
-            sp->selectors[i] = (uint8_t)last;
+            selectors[i] = (uint8_t)last;
             continue;
         }
         fetch_dict_ahead(s, i, USUAL_FIELDS);
@@ -271,7 +273,7 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
             size_t own;
             status = find_own_dict(w, sp, obj, &own);
             if (status == ENC_OK) {
-                sp->selectors[i] = follower[last] = (uint8_t)own;
+                selectors[i] = follower[last] = (uint8_t)own;
                 last = own;
                 continue;
             }
@@ -304,7 +306,7 @@ static int find_raw_kinds(chunk_writer *w, splitter *sp, const span *s, int leve
         if (kind.kind <= KIND_STR && k < RAW_KINDS) {
             atoms[kind.kind] = (uint8_t)(k + 1);
         }
-        sp->selectors[i] = (uint8_t)k; /* RAW_KINDS: one too many */
+        selectors[i] = (uint8_t)k; /* RAW_KINDS: one too many */
         follower[last] = (uint8_t)k;
         last = k;
     }
@@ -343,9 +345,15 @@ static int find_groups(chunk_writer *w, splitter *sp, const span *s, int level, 
     if (sp->raw_count == RAW_KINDS) {
         group_of[RAW_KINDS] = (uint8_t)find_group(sp, pending_kind);
     }
-    for (size_t i = 0; i < s->n; i++) {
-        sp->selectors[i] = group_of[sp->selectors[i]];
-        sp->groups[sp->selectors[i]].n++;
+    size_t rows[TORSHI_MAX_MIXED] = {0};
+    uint8_t *const selectors = sp->selectors;
+    for (size_t i = 0, n = s->n; i < n; i++) {
+        uint8_t g = group_of[selectors[i]];
+        selectors[i] = g;
+        rows[g]++;
+    }
+    for (size_t g = 0; g < sp->count; g++) {
+        sp->groups[g].n = rows[g];
     }
     if ((flags & COLUMN_PLAIN) && sp->groups[sp->count - 1].kind.kind == KIND_PENDING) {
         return ENC_DECLINE;
@@ -366,10 +374,13 @@ static int fill_groups(chunk_writer *w, const span *s, const cells *c, group *gr
             return ENC_ERROR;
         }
     }
-    for (size_t i = 0; i < s->n; i++) {
+    const unsigned char *at = s->base;
+    const size_t n = s->n, stride = s->stride;
+    const uint32_t *const known = c->ids;
+    for (size_t i = 0; i < n; i++, at += stride) {
         size_t g = selectors[i];
-        *objects[g]++ = span_at(s, i);
-        *ids[g]++ = cell_id(c, i);
+        *objects[g]++ = object_at(at);
+        *ids[g]++ = known ? known[i] : (uint32_t)i;
     }
     return ENC_OK;
 }
