@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 
 from SCons.Action import Action
 
 COUNT = ["-fprofile-generate", "-fprofile-update=single"]
 # What the training does not reach is compiled as without a profile, not for size.
 USE = ["-fprofile-use", "-fprofile-partial-training"]
+OLDEST_GCC = 11  # that knows -dumpdir
 
 
 class Profile:
@@ -70,6 +72,9 @@ def _count_first(env, folders) -> None:
     """Read the SConscripts of these folders for the build that counts. To be called before they are
     read for the release, which is followed by TrainOn()."""
     if not (env["profile"] and env["variant"] == "release" and env["cc"] == "gcc"):
+        return
+    if int(env["CCVERSION"].split(".")[0]) < OLDEST_GCC:
+        print(f"scons: no profile, for want of gcc {OLDEST_GCC} or newer", file=sys.stderr)
         return
     training = env.Clone(OUT=env["OUT"].Dir("training"), WHOLE_PROGRAM=COUNT)
     # Counters are put in before the files become one: that can be left out.
