@@ -213,6 +213,7 @@ static int find_own_dict(chunk_writer *w, splitter *sp, PyObject *obj, size_t *k
     if (!w->objects->dict_view(obj, &view) || view.used != view.count) {
         return ENC_OTHER;
     }
+    PyObject *const *pairs = view_pairs(&view);
     for (size_t i = 0; i < sp->shape_count; i++) {
         shape *sh = sp->shapes[i];
         if (sh->type || sh->n != (size_t)view.count) {
@@ -224,30 +225,13 @@ static int find_own_dict(chunk_writer *w, splitter *sp, PyObject *obj, size_t *k
                 return ENC_ERROR;
             }
         }
-        if (take_view(&view, sh, values, 1)) {
+        if (pairs ? take_pairs_of(pairs, sh, values, 1) : take_view(&view, sh, values, 1)) {
             sh->taken[sh->rows++] = values;
             *k = sp->raw_of[i];
             return ENC_OK;
         }
     }
     return ENC_OTHER;
-}
-
-/* The kind of a value that is told without a look below it; 0 for all others. */
-static inline int atom_kind(PyObject *obj)
-{
-    PyTypeObject *type = Py_TYPE(obj);
-    int64_t v;
-    if (type == &PyUnicode_Type) {
-        return PyUnicode_GET_LENGTH(obj) < LONG_TEXT ? KIND_STR : 0;
-    }
-    if (type == &PyLong_Type) {
-        return read_int64(obj, &v) ? KIND_INT : 0;
-    }
-    return type == &PyFloat_Type  ? KIND_FLOAT
-           : obj == Py_None       ? KIND_NONE
-           : type == &PyBool_Type ? KIND_BOOL
-                                  : 0;
 }
 
 /* selectors[i]: the raw kind of row i. ENC_OK, ENC_DECLINE or ENC_ERROR. */

@@ -57,16 +57,6 @@ static inline void fetch_ahead(const span *s, size_t i)
         __builtin_prefetch(span_at(s, i + AHEAD));
     }
 }
-/* The same for objects whose second cache line is looked at, too. */
-static inline void fetch_lines_ahead(const span *s, size_t i)
-{
-    if (s->n >= FAR_ROWS && i + AHEAD < s->n) {
-        const char *obj = (const char *)span_at(s, i + AHEAD);
-        __builtin_prefetch(obj);
-        __builtin_prefetch(obj + 64);
-    }
-}
-
 /* The same for rows that are mostly dicts: each far ahead, its table when that one is there. (Like
    the hash of a str, ma_keys is in CPython's own headers; where it leads to is not read.) Inlined
    at once: gcc takes a function that only fetches for one without effects, and its calls away. */
@@ -484,6 +474,29 @@ static inline bool same_name(PyObject *a, PyObject *b)
     return (x == y || x == -1 || y == -1) && equal_names(a, b);
 }
 
+/* The entries of a view as keys and values in turn; NULL where they do not lie so. (Where all keys
+   are str there is no hash between them.) */
+static inline PyObject *const *view_pairs(const torshi_dict_view *view)
+{
+    return !view->values && view->stride == 2 * sizeof(PyObject *) &&
+                   view->value_offset == view->key_offset + sizeof(PyObject *)
+               ? (PyObject *const *)(const void *)(view->base + view->key_offset)
+               : NULL;
+}
+/* Whether the keys of sh->n such pairs are those of sh; their values are copied to cells[f * n]. */
+static inline bool take_pairs_of(PyObject *const *pairs, const shape *sh, PyObject **cells,
+                                 size_t n)
+{
+    PyObject *const *names = sh->keys;
+    for (size_t f = 0, fields = sh->n; f < fields; f++, pairs += 2) {
+        if (PLUGIN_UNLIKELY(pairs[0] != names[f]) && !same_name(pairs[0], names[f])) {
+            return false;
+        }
+        cells[f * n] = pairs[1];
+    }
+    return true;
+}
+
 /* What is known about obj's type (types.c); NULL with an exception. */
 type_entry *type_of(chunk_writer *w, PyObject *obj);
 /* Whether obj, whose type is a value's, can be made again by that type's columns. */
@@ -515,6 +528,31 @@ static inline bool read_int64(PyObject *obj, int64_t *value)
     long long v = PyLong_AsLongLongAndOverflow(obj, &overflow);
     *value = (int64_t)v;
     return overflow == 0;
+}
+
+/* The kind of a value that is told without a look below it; 0 for all others. */
+static inline int atom_kind(PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    int64_t v;
+    if (type == &PyUnicode_Type) {
+        return PyUnicode_GET_LENGTH(obj) < LONG_TEXT ? KIND_STR : 0;
+    }
+    if (type == &PyLong_Type) {
+        return read_int64(obj, &v) ? KIND_INT : 0;
+    }
+    return type == &PyFloat_Type  ? KIND_FLOAT
+           : obj == Py_None       ? KIND_NONE
+           : type == &PyBool_Type ? KIND_BOOL
+                                  : 0;
+}
+
+/* Whether classify() takes a list for a row at every level that has rows, for its first item's
+   sake: most lists are told so. */
+static inline bool starts_plain(PyObject *list)
+{
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    return n == 0 || (n < LONG_ROW && atom_kind(PyList_GET_ITEM(list, 0)));
 }
 
 /* ---- what pays (cost.c) -------------------------------------------------------------------------

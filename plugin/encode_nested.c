@@ -61,7 +61,8 @@ static int measure_lists(chunk_writer *w, const span *s, int level, bool claimed
         PyObject *obj = span_at(s, i);
         fetch_list_ahead(s, i);
         if (!claimed) {
-            if (!PyList_CheckExact(obj) || classify(w, obj, level, 0).kind != KIND_LIST) {
+            if (!PyList_CheckExact(obj) ||
+                (!starts_plain(obj) && classify(w, obj, level, 0).kind != KIND_LIST)) {
                 status = ENC_OTHER;
                 break;
             }

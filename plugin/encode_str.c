@@ -148,8 +148,9 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
                              bool far)
 {
     PyTypeObject *const type = text ? &PyUnicode_Type : &PyBytes_Type;
-    const span rows =
-        *s; /* in registers, as are to and limit, with nobody having their addresses */
+    /* In registers, as are to and limit, with nobody having their addresses. */
+    const unsigned char *at = s->base;
+    const size_t stride = s->stride, fetched = far ? s->n - AHEAD : 0;
     uint8_t *start = NULL, *end = NULL;
     uint32_t *restrict lens = t->lens;
     uint8_t *restrict owners = t->owners;
@@ -158,10 +159,12 @@ static inline int read_texts(chunk_writer *w, const span *s, texts *t, size_t lo
         return ENC_ERROR;
     }
     uint8_t *to = start, *limit = end;
-    for (size_t i = 0; i < n; i++) {
-        PyObject *obj = span_at(&rows, i);
-        if (far) {
-            fetch_lines_ahead(&rows, i);
+    for (size_t i = 0; i < n; i++, at += stride) {
+        PyObject *obj = object_at(at);
+        if (far && i < fetched) { /* both cache lines that are looked at */
+            const char *next = (const char *)object_at(at + AHEAD * stride);
+            __builtin_prefetch(next);
+            __builtin_prefetch(next + 64);
         }
         if (PLUGIN_UNLIKELY(Py_TYPE(obj) != type)) {
             return ENC_OTHER;

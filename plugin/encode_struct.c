@@ -57,18 +57,12 @@ static inline bool copy_view(const torshi_dict_view *view, const shape *sh, PyOb
     if ((size_t)view->count != fields) {
         return false;
     }
+    PyObject *const *pairs = view_pairs(view);
+    if (pairs) {
+        return take_pairs_of(pairs, sh, cells, n);
+    }
     const unsigned char *key = view->base + view->key_offset;
     const unsigned char *value = view->base + view->value_offset;
-    if (!view->values && stride == 2 * sizeof(PyObject *) && value == key + sizeof(PyObject *)) {
-        PyObject *const *pair = (PyObject *const *)(const void *)key; /* keys are str: no hash */
-        for (size_t f = 0; f < fields; f++, pair += 2) {
-            if (PLUGIN_UNLIKELY(pair[0] != names[f]) && !same_name(pair[0], names[f])) {
-                return false;
-            }
-            cells[f * n] = pair[1];
-        }
-        return true;
-    }
     size_t value_stride = stride;
     if (view->values) {
         value = (const unsigned char *)view->values;
