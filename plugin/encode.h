@@ -218,7 +218,7 @@ typedef struct type_entry {
     bool has_dict;
     bool own;                 /* REFERENCE: an ObjectRef, read directly */
     size_t slots;             /* INSTANCE, FRACTION, UUID: how many slots it has */
-    PyObject **names;         /* of slots, ZONE: zones met; borrowed, in the arena, as the next */
+    PyObject **names;         /* of slots, ZONE: zones met; borrowed; in `lasting`, as the next */
     Py_ssize_t *offsets;      /* of slots in the object */
     Py_ssize_t first, second; /* UUID, FRACTION: offsets of the two slots that matter */
     PyObject *known;          /* UUID: SafeUUID.unknown; timezone: timedelta; NAMED:
@@ -226,7 +226,7 @@ typedef struct type_entry {
     Py_ssize_t parts; /* PATH: offset of the list of parts; of drive and root: first, second */
     size_t arguments; /* values: what their callable takes */
     struct type_entry **variants; /* values whose objects differ in that: an entry for each number,
-                                     where one was met; in the arena */
+                                     where one was met; in `lasting` */
 } type_entry;
 
 /* The keys of dicts, or attributes of instances of one type, in order. */
@@ -252,7 +252,8 @@ typedef struct chunk_writer {
     torshi_buf out;  /* owned: the payload */
     torshi_buf blob; /* owned: text of the column at work */
     PyObject *chunk; /* torshi.chunk; borrowed from the engine */
-    arena arena;     /* owned: all that lasts as long as a chunk is scanned */
+    arena arena;     /* owned: what columns need; a column may release what it took */
+    arena lasting;   /* owned: what is known of types, as long as a chunk is scanned */
     seen_set seen;   /* owned */
 
     size_t values;   /* values of all columns so far */
@@ -267,7 +268,7 @@ typedef struct chunk_writer {
     size_t column_count, column_room;
     PyObject **externals; /* owned array of borrowed references */
     size_t external_count, external_room;
-    type_entry **types; /* owned array; the entries are in the arena */
+    type_entry **types; /* owned array; the entries are in `lasting` */
     size_t type_count, type_room;
     type_entry *recent[8]; /* by address */
     PyObject **excluded;   /* owned array, borrowed references: types that turned out not to be

@@ -73,8 +73,8 @@ int find_slots(chunk_writer *w, type_entry *t)
             continue;
         }
         if (!t->names) {
-            t->names = arena_alloc(&w->arena, MOST, sizeof(*t->names));
-            t->offsets = arena_alloc(&w->arena, MOST, sizeof(*t->offsets));
+            t->names = arena_alloc(&w->lasting, MOST, sizeof(*t->names));
+            t->offsets = arena_alloc(&w->lasting, MOST, sizeof(*t->offsets));
             if (!t->names || !t->offsets) {
                 status = -1;
                 break;
@@ -176,7 +176,7 @@ type_entry *type_of(chunk_writer *w, PyObject *obj)
         }
         w->types = grown;
     }
-    type_entry *t = arena_alloc(&w->arena, 1, sizeof(*t));
+    type_entry *t = arena_alloc(&w->lasting, 1, sizeof(*t));
     if (!t) {
         return NULL;
     }

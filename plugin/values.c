@@ -381,7 +381,7 @@ static bool prepare_zones(chunk_writer *w, type_entry *t)
             return false;
         }
     }
-    t->names = arena_alloc(&w->arena, ZONES_KEPT, sizeof(*t->names));
+    t->names = arena_alloc(&w->lasting, ZONES_KEPT, sizeof(*t->names));
     if (t->names) {
         memset(t->names, 0, ZONES_KEPT * sizeof(*t->names));
     }
@@ -584,7 +584,7 @@ type_entry *value_variant(chunk_writer *w, PyObject *obj, type_entry *type)
     }
     if (!type->variants) {
         size_t n = TORSHI_MAX_ARITY + 1;
-        type->variants = arena_alloc(&w->arena, n, sizeof(*type->variants));
+        type->variants = arena_alloc(&w->lasting, n, sizeof(*type->variants));
         if (!type->variants) {
             w->failed = true;
             return NULL;
@@ -593,7 +593,7 @@ type_entry *value_variant(chunk_writer *w, PyObject *obj, type_entry *type)
     }
     type_entry **variant = &type->variants[arguments];
     if (!*variant) {
-        *variant = arena_alloc(&w->arena, 1, sizeof(**variant));
+        *variant = arena_alloc(&w->lasting, 1, sizeof(**variant));
         if (*variant) {
             **variant = *type;
             (*variant)->arguments = arguments;

@@ -16,6 +16,7 @@ static void writer_free(chunk_writer *w)
     torshi_buf_free(&w->out);
     torshi_buf_free(&w->blob);
     arena_free(&w->arena);
+    arena_free(&w->lasting);
     PyMem_Free(w->seen.entries);
     PyMem_Free(w->pending);
     PyMem_Free(w->columns);
@@ -127,6 +128,7 @@ void writer_reset(chunk_writer *w)
     w->out.len = 0;
     w->blob.len = 0;
     reset_arena(&w->arena);
+    arena_reset(&w->lasting);
     if (w->seen.used) {
         if (w->seen.mask >= SEEN_KEEP) {
             PyMem_Free(w->seen.entries);

@@ -12,8 +12,10 @@ import pickle
 import pickletools
 import typing
 import unittest
+from pathlib import PurePosixPath
 from typing import Any, Callable
 
+import pytest
 import torshi
 from stock_engine import stock
 from torshi import _pure
@@ -437,3 +439,16 @@ class NamedTuples(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+@pytest.mark.parametrize("value", [
+    lambda i: datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(i),
+    lambda i: PurePosixPath(f"x/y{i}"),
+    lambda i: Point(i, f"p{i}"),
+], ids=["aware", "path", "named"])
+def test_what_is_known_of_a_type_outlives_the_column_that_met_it_first(value):
+    # One type in tuples and again in a later column: its variants were once made in memory of the first.
+    for n in range(8, 400, 28):
+        rows = [{"a": (value(i), i), "s": f"name{i}", "b": value(i + 1)} for i in range(n)]
+        assert torshi.loads(torshi.dumps(rows)) == rows
+        assert pickle.loads(torshi.dumps(rows)) == rows
