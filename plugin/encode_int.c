@@ -245,7 +245,8 @@ int encode_bigs(chunk_writer *w, const span *s)
     w->blob.len = 0;
     for (size_t i = 0; i < s->n; i++) {
         PyObject *obj = span_at(s, i);
-        if (!PyLong_CheckExact(obj)) {
+        int64_t v;
+        if (!PyLong_CheckExact(obj) || read_int64(obj, &v)) {
             status = ENC_OTHER;
             goto done;
         }

@@ -66,6 +66,19 @@ graphs = st.builds(
 )
 
 
+scalars = st.one_of(
+    st.integers(-300, 70_000),
+    st.integers(-(2**62), 2**62),
+    st.integers(2**63, 2**75),
+    st.floats(),
+    st.text(max_size=6),
+    st.binary(max_size=6),
+    st.booleans(),
+    st.none(),
+)
+runs = st.lists(st.tuples(st.lists(scalars, min_size=1, max_size=6), st.integers(1, 60)), max_size=6)
+
+
 class Size(unittest.TestCase):
     def check(self, graph: Any) -> None:
         data = torshi.dumps(graph, 5)
@@ -76,6 +89,21 @@ class Size(unittest.TestCase):
     @given(graphs)
     def test_graphs(self, graph: list[Any]) -> None:
         self.check(graph)
+
+    @settings(deadline=None, max_examples=300)
+    @given(runs)
+    def test_scalars(self, parts: list[tuple[list[Any], int]]) -> None:
+        values = [value for some, times in parts for value in some * times]
+        self.check(values)
+        self.check(dict(enumerate(values)))
+
+    def test_small_ints_beside_a_big_one(self) -> None:
+        """Ints of 64 bits are INT even where a column begins with a larger one."""
+        for small in (1, 8, 200, 3000):
+            for big in (2**63, -(2**63) - 1, 2**70):
+                self.check([big] + [i * 7 % 256 for i in range(small)])
+                self.check([i * 7 % 256 for i in range(small)] + [big])
+                self.check([big, big] * small + [1])
 
     def test_rows_met_again(self) -> None:
         """The same lists as further rows: each is pushed once and taken from the memo then."""

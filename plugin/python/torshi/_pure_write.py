@@ -254,7 +254,7 @@ class Writer(Scan):
         self.bound += sum(map(int_cost, values))
 
     def bigs(self, values: Sequence[Any]) -> None:
-        if any(type(v) is not int for v in values):
+        if any(type(v) is not int or LOWEST <= v <= HIGHEST for v in values):
             raise Other
         blobs = []
         for v in values:
