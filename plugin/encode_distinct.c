@@ -19,13 +19,13 @@
 /* A string as the table compares it: itself when short, else two hashes of it. */
 typedef struct text_key {
     uint64_t a, b;
-    uint32_t size; /* bytes and kind; see key_size */
+    uint32_t size; /* bytes and kind, plus 1: never 0, which is that of a free entry */
 } text_key;
 
 typedef struct table_entry {
     uint64_t a, b;
-    uint32_t size;
-    uint32_t index; /* of the distinct value, plus 1; 0: free */
+    uint32_t size;  /* 0: free */
+    uint32_t index; /* of the distinct value */
 } table_entry;
 
 __extension__ typedef unsigned __int128 wide;
@@ -43,29 +43,41 @@ static inline uint64_t key_hash(const text_key *k)
     return mix(k->a ^ ((uint64_t)k->size << 32), k->b);
 }
 
+#define WORDS ((size_t)16) /* bytes of a short string, which is two words */
+
+static inline uint32_t key_size(size_t bytes, unsigned kind)
+{
+    return ((uint32_t)bytes << 2 | kind) + 1;
+}
+
+/* Up to 16 bytes, by masks and not branches: lengths follow no pattern. p is readable TEXT_SLACK
+   bytes beyond the end. */
+static inline text_key make_short_key(const uint8_t *p, size_t bytes, unsigned kind)
+{
+    static const uint8_t masks[2 * WORDS] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                                             0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    const uint8_t *mask = masks + WORDS - bytes;
+    return (text_key){load_le64(p) & load_le64(mask), load_le64(p + 8) & load_le64(mask + 8),
+                      key_size(bytes, kind)};
+}
+
 /* p is readable TEXT_SLACK bytes beyond the end. */
 static inline text_key make_key(const uint8_t *p, size_t bytes, unsigned kind)
 {
-    uint32_t size = bytes < (1u << 29) ? (uint32_t)bytes : 1u << 29;
-    text_key k = {0, 0, size << 2 | kind};
-    if (PLUGIN_LIKELY(bytes <= 16)) { /* without branches: lengths follow no pattern */
-        const uint64_t all = UINT64_MAX;
-        k.a = load_le64(p) & (bytes >= 8 ? all : ~(all << (8 * bytes & 63)));
-        k.b = load_le64(p + 8) & (bytes <= 8 ? 0 : all >> (8 * (16 - bytes) & 63));
-        return k;
+    if (PLUGIN_LIKELY(bytes <= WORDS)) {
+        return make_short_key(p, bytes, kind);
     }
     uint64_t h = bytes;
-    for (size_t i = 0; i + 16 <= bytes; i += 16) {
+    for (size_t i = 0; i + WORDS <= bytes; i += WORDS) {
         h = mix(h ^ load_le64(p + i), load_le64(p + i + 8));
     }
-    k.a = h;
-    k.b = mix(load_le64(p + bytes - 16), load_le64(p + bytes - 8));
-    return k;
+    return (text_key){h, mix(load_le64(p + bytes - 16), load_le64(p + bytes - 8)),
+                      key_size(bytes < (1u << 29) ? bytes : 1u << 29, kind)};
 }
 
 static inline bool same_key(const text_key *k, const table_entry *e)
 {
-    return k->a == e->a && k->b == e->b && k->size == e->size;
+    return ((k->a ^ e->a) | (k->b ^ e->b) | (k->size ^ e->size)) == 0;
 }
 
 static inline size_t ceil_div(size_t a, size_t b)
@@ -166,10 +178,10 @@ static int resize_table(chunk_writer *w, distinct_table *table)
     memset(entries, 0, size * sizeof(*entries));
     for (size_t i = 0; table->entries && i <= table->mask; i++) {
         const table_entry *e = &table->entries[i];
-        if (e->index) {
+        if (e->size) {
             text_key k = {e->a, e->b, e->size};
             size_t slot = (size_t)key_hash(&k) & (size - 1);
-            while (entries[slot].index) {
+            while (entries[slot].size) {
                 slot = (slot + 1) & (size - 1);
             }
             entries[slot] = *e;
@@ -235,59 +247,47 @@ done:
     return status;
 }
 
-int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionary *d)
+/* The rows of t in the table. `narrow`: all are ASCII or bytes, and short; a constant where this is
+   inlined. */
+static inline int find_rows(chunk_writer *w, const span *s, const texts *t, text_dictionary *d,
+                            bool narrow)
 {
-    size_t n = t->n, offset = 0, look, most = n / 2 + 1, limit = most_distinct(n, &look);
-    distinct_table table = {NULL, 0};
-    text_key last = {0, 0, UINT32_MAX}; /* looked up last: runs are common */
-    size_t last_row = 0;
+    const size_t n = t->n;
     const uint32_t *const lens = t->lens, *const same = t->same;
-    const uint8_t *const kinds = t->kinds;
-    uint32_t *indexes;
-    d->lens = arena_alloc(&w->arena, most, sizeof(*d->lens));
-    d->offsets = arena_alloc(&w->arena, most, sizeof(*d->offsets));
-    d->kinds = t->kinds ? arena_alloc(&w->arena, most, 1) : NULL;
-    d->indexes = arena_alloc(&w->arena, n, sizeof(*d->indexes));
-    if (!d->lens || !d->offsets || (t->kinds && !d->kinds) || !d->indexes ||
-        resize_table(w, &table) != ENC_OK) {
+    const uint8_t *const kinds = narrow ? NULL : t->kinds, *p = w->blob.data;
+    uint32_t *const indexes = d->indexes;
+    distinct_table table = {NULL, 0};
+    size_t look, most = n / 2 + 1, limit = most_distinct(n, &look), bytes;
+    if (resize_table(w, &table) != ENC_OK) {
         return ENC_ERROR;
     }
-    indexes = d->indexes;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++, p += bytes) {
         unsigned kind = kinds ? kinds[i] : 0;
-        size_t bytes = text_bytes(lens[i], kind);
+        bytes = narrow ? lens[i] : text_bytes(lens[i], kind);
         if (same && same[i] != i) {
             indexes[i] = indexes[same[i]];
-            offset += bytes;
             continue;
         }
-        text_key k = make_key(w->blob.data + offset, bytes, kind);
-        if (bytes <= 16 && k.a == last.a && k.b == last.b && k.size == last.size) {
-            indexes[i] = indexes[last_row];
-            offset += bytes;
-            continue;
-        }
-        last = k;
-        last_row = i;
+        text_key k = narrow ? make_short_key(p, bytes, 0) : make_key(p, bytes, kind);
         size_t slot = (size_t)key_hash(&k) & table.mask;
-        int probes = 0;
-        for (;; slot = (slot + 1) & table.mask) {
-            const table_entry *e = &table.entries[slot];
-            if (!e->index) {
+        const table_entry *e;
+        for (int probes = 0;; slot = (slot + 1) & table.mask) {
+            e = &table.entries[slot];
+            if (same_key(&k, e) && (narrow || bytes <= WORDS ||
+                                    (d->lens[e->index] == lens[i] &&
+                                     memcmp(w->blob.data + d->offsets[e->index], p, bytes) == 0))) {
+                indexes[i] = e->index;
                 break;
             }
-            if (same_key(&k, e)) {
-                uint32_t number = e->index - 1;
-                if (bytes <= 16 ||
-                    (d->lens[number] == lens[i] && memcmp(w->blob.data + d->offsets[number],
-                                                          w->blob.data + offset, bytes) == 0)) {
-                    indexes[i] = number;
-                    goto next;
-                }
+            if (!e->size) {
+                break;
             }
             if (++probes > PROBE_LIMIT) {
                 return find_by_dict(s, t, d);
             }
+        }
+        if (PLUGIN_LIKELY(e->size)) {
+            continue;
         }
         if (d->count == limit) {
             if (i < look || limit == most) {
@@ -296,20 +296,29 @@ int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionar
             }
             limit = most;
         }
-        table.entries[slot] = (table_entry){k.a, k.b, k.size, (uint32_t)d->count + 1};
-        add_distinct(t, d, i, offset, bytes);
+        table.entries[slot] = (table_entry){k.a, k.b, k.size, (uint32_t)d->count};
+        add_distinct(t, d, i, (size_t)(p - w->blob.data), bytes);
         if (d->count * 2 > table.mask && resize_table(w, &table) != ENC_OK) {
             return ENC_ERROR;
         }
-    next:
-        offset += bytes;
-    }
-    if (d->kinds) {
-        bool wide_any = false;
-        for (size_t i = 0; i < d->count; i++) {
-            wide_any |= d->kinds[i] != 0;
-        }
-        d->kinds = wide_any ? d->kinds : NULL;
     }
     return ENC_OK;
+}
+
+int find_distinct(chunk_writer *w, const span *s, const texts *t, text_dictionary *d)
+{
+    size_t n = t->n, most = n / 2 + 1;
+    d->lens = arena_alloc(&w->arena, most, sizeof(*d->lens));
+    d->offsets = arena_alloc(&w->arena, most, sizeof(*d->offsets));
+    d->kinds = t->kinds ? arena_alloc(&w->arena, most, 1) : NULL;
+    d->indexes = arena_alloc(&w->arena, n, sizeof(*d->indexes));
+    if (!d->lens || !d->offsets || (t->kinds && !d->kinds) || !d->indexes) {
+        return ENC_ERROR;
+    }
+    int status = !t->kinds && t->longest <= WORDS ? find_rows(w, s, t, d, true)
+                                                  : find_rows(w, s, t, d, false);
+    if (status == ENC_OK && !any_wide(d->kinds, d->count)) {
+        d->kinds = NULL;
+    }
+    return status;
 }

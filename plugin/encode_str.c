@@ -320,17 +320,6 @@ static size_t column_size(size_t n, int width, uint32_t base, bool kinds, size_t
            (kinds ? torshi_packed_size(n, 2) : 0) + blob;
 }
 
-/* Whether a string that is not ASCII is among those of kinds (NULL: none is). */
-static bool any_wide(const uint8_t *kinds, size_t n)
-{
-    for (size_t i = 0; kinds && i < n; i++) {
-        if (kinds[i]) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int put_texts(chunk_writer *w, bool bytes, const uint32_t *lens, const uint8_t *kinds,
                      size_t n, uint32_t base, int width)
 {

@@ -42,6 +42,17 @@ static inline size_t text_bytes(uint32_t len, unsigned kind)
     return (size_t)len * torshi_char_size(kind);
 }
 
+/* Whether a string that is not ASCII is among those of kinds (NULL: none is). */
+static inline bool any_wide(const uint8_t *kinds, size_t n)
+{
+    for (size_t i = 0; kinds && i < n; i++) {
+        if (kinds[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether the sample has two equal values. */
 bool texts_repeat(const chunk_writer *w, const texts *t);
 /* Fill d, or leave d->count 0 when there are too many distinct values. ENC_OK or ENC_ERROR. */
