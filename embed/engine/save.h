@@ -339,6 +339,8 @@ TORSHI_HIDDEN int save_instance(torshi_dump *d, PyObject *obj, type_info *info, 
    a __dict__ of so many is not offered to the registration table. */
 TORSHI_HIDDEN int save_attribute_dict(torshi_dump *d, PyObject *obj, PyObject *dict,
                                       Py_ssize_t solo);
+/* save_object(), the dict not being offered to the registration table: that of slots never is. */
+TORSHI_HIDDEN int save_without_rows(torshi_dump *d, PyObject *dict, Py_ssize_t solo);
 TORSHI_HIDDEN int step_instance(torshi_dump *d);
 /* 1: obj of a TYPE_DEFAULT type has nothing of its own that changes how it pickles, 0: it has;
    -1: MemoryError. */

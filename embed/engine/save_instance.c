@@ -220,52 +220,11 @@ static int copies_placeholders(torshi_dump *d, PyObject *obj, PyObject *dict)
            _PyType_Lookup(Py_TYPE(obj), d->st->str_setstate) == NULL;
 }
 
-/* The same for the tuple that a reducer gave: one with an empty dict in its place, new, or NULL. */
-static PyObject *empty_state(PyObject *state)
-{
-    PyObject *dict = PyDict_New();
-    PyObject *fresh = dict == NULL ? NULL : PyTuple_Pack(2, dict, PyTuple_GET_ITEM(state, 1));
-    Py_XDECREF(dict);
-    return fresh;
-}
-
-/* save_attribute_dict() while a dict is being filled; SAVE_DECLINED: nothing special. */
-static TORSHI_NOINLINE int save_while_filling(torshi_dump *d, PyObject *obj, PyObject *state)
-{
-    PyObject *fresh;
-    int status;
-    if (PyTuple_CheckExact(state) && PyTuple_GET_SIZE(state) == 2 &&
-        copies_placeholders(d, obj, PyTuple_GET_ITEM(state, 0))) {
-        /* From here on the memo keeps what it has met, so that nothing else gets its address. */
-        fresh = leave_engine(d) < 0 ? NULL : empty_state(state);
-        if (fresh == NULL) {
-            return SAVE_ERROR;
-        }
-        status = save_object(d, fresh, -1);
-        Py_DECREF(fresh);
-        return status;
-    }
-    if (!copies_placeholders(d, obj, state)) {
-        return SAVE_DECLINED;
-    }
-    if (d->p >= d->soft && out_boundary(d) < 0) {
-        return SAVE_ERROR;
-    }
-    return out_op(d, OP_EMPTY_DICT) < 0 ? SAVE_ERROR : memoize_nothing(d);
-}
-
-int save_attribute_dict(torshi_dump *d, PyObject *obj, PyObject *dict, Py_ssize_t solo)
+int save_without_rows(torshi_dump *d, PyObject *dict, Py_ssize_t solo)
 {
     PyObject *held = NULL;
     int status = SAVE_ERROR;
-    if (TORSHI_UNLIKELY(d->memo.filling_count != 0)) {
-        status = save_while_filling(d, obj, dict);
-        if (status != SAVE_DECLINED) {
-            return status;
-        }
-        status = SAVE_ERROR;
-    }
-    if (!d->use_rows || !PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) > ATTRIBUTES_INLINE) {
+    if (!d->use_rows || !PyDict_CheckExact(dict)) {
         return save_object(d, dict, solo);
     }
     if (TORSHI_UNLIKELY(d->p >= d->soft)) { /* not left to a later task, as save_object() might */
@@ -280,6 +239,20 @@ int save_attribute_dict(torshi_dump *d, PyObject *obj, PyObject *dict, Py_ssize_
 done:
     Py_XDECREF(held);
     return status;
+}
+
+int save_attribute_dict(torshi_dump *d, PyObject *obj, PyObject *dict, Py_ssize_t solo)
+{
+    if (TORSHI_UNLIKELY(d->memo.filling_count != 0) && copies_placeholders(d, obj, dict)) {
+        if (d->p >= d->soft && out_boundary(d) < 0) {
+            return SAVE_ERROR;
+        }
+        return out_op(d, OP_EMPTY_DICT) < 0 ? SAVE_ERROR : memoize_nothing(d);
+    }
+    if (PyDict_CheckExact(dict) && PyDict_GET_SIZE(dict) > ATTRIBUTES_INLINE) {
+        return save_object(d, dict, solo);
+    }
+    return save_without_rows(d, dict, solo);
 }
 
 /* The __dict__, or None where slots follow and there is none: SAVE_*. */

@@ -53,6 +53,8 @@ enum reduce_step {
     SAVE_ITEMS,
     SAVE_PAIRS,
     SAVE_STATE,
+    STATE_SLOTS,
+    STATE_PAIR,
     BUILD_STATE,
     SETTER_OBJECT,
     SETTER_STATE,
@@ -294,6 +296,28 @@ static int memoize_object(torshi_dump *d, PyObject *obj, int *status)
     return 1;
 }
 
+/* (__dict__ or None, {slot: value}), as object.__reduce_ex__ makes it of an instance with slots. */
+static int is_slot_state(const torshi_dump *d, PyObject *state)
+{
+    return d->proto >= 2 && PyTuple_CheckExact(state) && PyTuple_GET_SIZE(state) == 2 &&
+           !memo_slot_used(&d->memo, memo_probe(&d->memo, state)) &&
+           (PyTuple_GET_ITEM(state, 0) == Py_None ||
+            PyDict_CheckExact(PyTuple_GET_ITEM(state, 0))) &&
+           PyDict_CheckExact(PyTuple_GET_ITEM(state, 1));
+}
+
+static int end_slot_state(torshi_dump *d, PyObject *state)
+{
+    memo_slot *slot = memo_probe(&d->memo, state);
+    if (memo_slot_used(&d->memo, slot)) { /* what it holds has written it, as in save_tuple() */
+        uint32_t code = slot->code;
+        return out_write(d, (const unsigned char[]){OP_POP, OP_POP}, 2) < 0
+                   ? SAVE_ERROR
+                   : save_met(d, state, code);
+    }
+    return out_op(d, OP_TUPLE2) < 0 ? SAVE_ERROR : memoize(d, state);
+}
+
 /* Do one step, having set the next: SAVE_*. */
 static int reduce_once(torshi_dump *d, enum reduce_step step)
 {
@@ -358,12 +382,27 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
             t->step = SETTER_OBJECT;
             return save_object(d, item, -1);
         }
-        if (d->use_rows && obj != NULL && d->reducer_override == NULL &&
-            d->dispatch_table == NULL &&
-            type_info_of(d->st->savers, Py_TYPE(obj))->kind == TYPE_DEFAULT) {
-            return save_attribute_dict(d, obj, part(value, 2), solo);
+        item = part(value, 2);
+        if (!d->use_rows || obj == NULL || d->reducer_override != NULL ||
+            d->dispatch_table != NULL ||
+            type_info_of(d->st->savers, Py_TYPE(obj))->kind != TYPE_DEFAULT) {
+            t->step = BUILD_STATE;
+            return save_object(d, item, solo);
         }
-        return save_object(d, part(value, 2), solo);
+        if (!is_slot_state(d, item)) {
+            t->step = BUILD_STATE;
+            return save_attribute_dict(d, obj, item, solo);
+        }
+        item = PyTuple_GET_ITEM(item, 0);
+        return item == Py_None ? save_object(d, item, -1) : save_attribute_dict(d, obj, item, -1);
+    case STATE_SLOTS:
+        item = part(value, 2);
+        if (solo == 1 && Py_REFCNT(item) != 1) {
+            solo = -1;
+        }
+        return save_without_rows(d, PyTuple_GET_ITEM(item, 1), solo);
+    case STATE_PAIR:
+        return end_slot_state(d, part(value, 2));
     case BUILD_STATE:
         pop_task(d);
         return out_op(d, OP_BUILD);

@@ -148,6 +148,24 @@ class SameBytes(unittest.TestCase):
                 streams.append(file.getvalue())
             self.same(*streams, f"seed {seed}")
 
+    def test_slots_after_user_code(self) -> None:
+        class Empty:
+            def __reduce__(self) -> Any:
+                return int, ()
+
+        shared = [(1, 2)] * 40
+        for cls in (workloads.Slotted, graph_maker.Mixed):
+            obj = cls(shared, shared, 1)
+            for before in (1, Empty(), len, 1j):
+                graph = [before, obj, {"a": shared, "b": obj}]
+                native = torshi.dumps(graph, 5)
+                self.same(native, _pure.dumps(graph, 5), f"{cls.__name__} after {before}")
+                file = io.BytesIO()
+                torshi.dump(graph, file, 5)
+                self.same(file.getvalue(), native, f"{cls.__name__} after {before}, to a file")
+                standard = torshi.dumps(graph, 5, reducers="standard")
+                self.same(standard, pickle._dumps(graph, 5), "standard")  # type: ignore[attr-defined]
+
     def test_extension_code(self) -> None:
         import copyreg
 
