@@ -148,7 +148,7 @@ static const torshi_row rows[] = {
      .name = "_encode",
      .call = encode_call,
      .doc =
-         "_encode($module, container, mode, always, /)\n--\n\n"
+         "_encode($module, container, mode, when, margin, /)\n--\n\n"
          "Columns of a dict or list for a reducer: None, or (arguments of chunk from the payload\n"
          "on, pairs to set later, numbers of those whose value nobody else has)."},
     {.kind = TORSHI_ROW_FUNCTION,

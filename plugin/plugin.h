@@ -42,7 +42,7 @@ void decode_clear(struct plugin_state *plugin); /* idempotent */
 /* Saver rows of builtins.dict and builtins.list. */
 int save_dict(void *plugin, torshi_dump *dump, PyObject *obj);
 int save_list(void *plugin, torshi_dump *dump, PyObject *obj);
-/* torshi._encode(container, mode, always), for reducers: reduce.c. New reference or NULL. */
+/* torshi._encode(container, mode, when, margin), for reducers: reduce.c. New reference or NULL. */
 PyObject *encode_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames);
 int writer_init(struct plugin_state *plugin); /* 0, or -1 with an exception */
 int writer_traverse(struct plugin_state *plugin, int (*visit)(PyObject *, void *), void *arg);

@@ -16,6 +16,11 @@
 #define MODE_NESTED 1
 #define MODE_SINGLE 2
 
+/* Columns that look worth trying and are shorter; that are shorter; or in any case. */
+#define IF_WORTH 0
+#define IF_SHORTER 1
+#define ALWAYS 2
+
 /* Dicts with fewer keys are often alike, and a pickler writes each key once: it is counted as if it
    had been met before. */
 #define MANY_KEYS 64
@@ -33,6 +38,8 @@ typedef struct reduction {
     PyObject *items;     /* owned list: what is set later, pairs */
     PyObject *owned;     /* owned list: numbers of those items that nobody else has */
     int64_t cost, bound;
+    int when;       /* IF_WORTH, IF_SHORTER, ALWAYS */
+    int64_t margin; /* bytes by which columns must be shorter */
     bool has_roll;
 } reduction;
 
@@ -285,14 +292,14 @@ static int encode_blocks(reduction *r)
 static bool reduction_pays(const reduction *r)
 {
     /* STACK_GLOBAL with its names and MEMOIZE; MARK, EMPTY_LIST, MEMOIZE; TUPLE, REDUCE */
-    int64_t cost = r->cost + 17 + (r->has_roll ? 3 : 0) + 2;
+    int64_t cost = r->cost + r->margin + 17 + (r->has_roll ? 3 : 0) + 2;
     size_t items = (size_t)PyList_GET_SIZE(r->items);
     cost += items > 1 ? 2 : (int64_t)items;
     return cost < r->bound + 2;
 }
 
 /* One attempt. ENC_OK, ENC_DECLINE (or: it does not pay) or ENC_ERROR. */
-static int attempt(reduction *r, int mode, bool always)
+static int attempt(reduction *r, int mode)
 {
     chunk_writer *w = r->w;
     r->mode = mode;
@@ -305,7 +312,7 @@ static int attempt(reduction *r, int mode, bool always)
         return ENC_ERROR;
     }
     writer_reset(w);
-    bool worth = always || worth_trying(w, &r->values, false);
+    bool worth = r->when != IF_WORTH || worth_trying(w, &r->values, false);
     if (w->failed) { /* which the blocks would forget */
         return ENC_ERROR;
     }
@@ -313,7 +320,7 @@ static int attempt(reduction *r, int mode, bool always)
         return ENC_DECLINE;
     }
     int status = encode_blocks(r);
-    return status == ENC_OK && !always && !reduction_pays(r) ? ENC_DECLINE : status;
+    return status == ENC_OK && r->when != ALWAYS && !reduction_pays(r) ? ENC_DECLINE : status;
 }
 
 /* (tail, items, owned): the arguments of torshi.chunk from the payload on. */
@@ -346,11 +353,13 @@ done:
     return result;
 }
 
-static PyObject *reduce_container(plugin_state *plugin, PyObject *container, int mode, bool always)
+static PyObject *reduce_container(plugin_state *plugin, PyObject *container, int mode, int when,
+                                  int64_t margin)
 {
     PyObject *result = NULL;
     quiet_services quiet = {.dispatch_table = NULL};
-    reduction r = {.container = container, .is_dict = PyDict_Check(container)};
+    reduction r = {
+        .container = container, .is_dict = PyDict_Check(container), .when = when, .margin = margin};
     const torshi_services *engine = plugin->services;
     if (quiet_services_init(&quiet, engine) < 0) {
         return NULL;
@@ -364,10 +373,10 @@ static PyObject *reduce_container(plugin_state *plugin, PyObject *container, int
     r.w->services = &quiet.services;
     int status = take_entries(&r) < 0 ? ENC_ERROR : ENC_DECLINE;
     if (status != ENC_ERROR && mode != MODE_FLAT) {
-        status = attempt(&r, mode, always);
+        status = attempt(&r, mode);
     }
     if (status == ENC_DECLINE) {
-        status = attempt(&r, MODE_FLAT, always);
+        status = attempt(&r, MODE_FLAT);
     }
     if (status == ENC_OK) {
         result = make_result(&r);
@@ -387,24 +396,27 @@ done:
 
 PyObject *encode_call(void *plugin, PyObject *const *args, intptr_t nargs, PyObject *kwnames)
 {
-    if (nargs != 3 || kwnames || !PyLong_CheckExact(args[1]) ||
-        (!PyDict_Check(args[0]) && !PyList_Check(args[0]))) {
-        PyErr_SetString(PyExc_TypeError, "_encode() takes a dict or list, a mode and a flag");
+    long numbers[3];
+    if (nargs != 4 || kwnames || (!PyDict_Check(args[0]) && !PyList_Check(args[0]))) {
+        PyErr_SetString(PyExc_TypeError, "_encode() takes a dict or list and three numbers");
         return NULL;
     }
-    long mode = PyLong_AsLong(args[1]);
-    int always = PyObject_IsTrue(args[2]);
-    if (always < 0 || (mode == -1 && PyErr_Occurred())) {
-        return NULL;
+    for (int i = 0; i < 3; i++) {
+        numbers[i] = PyLong_AsLong(args[i + 1]);
+        if (numbers[i] == -1 && PyErr_Occurred()) {
+            return NULL;
+        }
     }
-    if (mode < MODE_FLAT || mode > MODE_SINGLE) {
+    if (numbers[0] < MODE_FLAT || numbers[0] > MODE_SINGLE || numbers[1] < IF_WORTH ||
+        numbers[1] > ALWAYS) {
         PyErr_SetString(PyExc_ValueError, "_encode(): unknown mode");
         return NULL;
     }
 #if PY_VERSION_HEX < 0x030C0000
     int resting = PyGC_Disable(); /* a collection would run finalisers in the middle of the scan */
 #endif
-    PyObject *result = reduce_container(plugin, args[0], (int)mode, always);
+    PyObject *result =
+        reduce_container(plugin, args[0], (int)numbers[0], (int)numbers[1], numbers[2]);
 #if PY_VERSION_HEX < 0x030C0000
     if (resting) {
         PyGC_Enable();

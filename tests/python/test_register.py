@@ -430,12 +430,30 @@ def test_wide_state(registered):
     check(small, same_state, False)
 
 
-def test_large_tuple_in_state(registered):
-    registered(Series)
-    obj = Series("s", [1, 2], {"a": [1]}, tuple(float(i) for i in range(200)))
-    standard = pickle._dumps(obj, 5)
-    check(obj, same_state)
-    assert len(stock.dumps(obj, 5)) <= len(standard)
+@pytest.mark.parametrize("owned", [False, True])
+@pytest.mark.parametrize("count", [1, 100])
+def test_state_is_never_longer(count, owned):
+    def make(name):
+        values = {
+            "lists": lambda i, k: [i, k],
+            "half": lambda i, k: i * k if i % 2 else [i],
+            "ints": lambda i, k: i * k,
+            "floats": lambda i, k: i / 7 + k,
+            "tuple": lambda i, k: tuple(range(k, k + 64)) if i == 0 else k,
+        }[name]
+        return [Wide(**{f"a{i}": values(i, k) for i in range(20)}) for k in range(count)]
+
+    for name in ("lists", "half", "ints", "floats", "tuple"):
+        objs = make(name)
+        standard = stock.dumps(objs, 5)
+        torshi.register(Wide, owned=owned)
+        try:
+            data = stock.dumps(objs, 5)
+        finally:
+            torshi.unregister(Wide)
+        assert len(data) <= len(standard), name
+        for made, obj in zip(stock.loads(data), objs):
+            same_state(made, obj)
 
 
 def test_owned_state(registered):

@@ -13,6 +13,7 @@ from ._pure_scan import Again, Decline, Limit, Origin, Seen
 from ._pure_write import Writer
 
 _FLAT, _NESTED, _SINGLE = 0, 1, 2
+_IF_WORTH, _IF_SHORTER, _ALWAYS = 0, 1, 2
 _MANY_KEYS = 64
 _DEEPEST = wire.MAX_DEPTH
 
@@ -164,8 +165,8 @@ class _Reduction:
             self.externals = w.externals
             start += rows
 
-    def pays(self) -> bool:
-        cost = self.cost + 17 + (3 if self.has_roll else 0) + 2
+    def pays(self, margin: int) -> bool:
+        cost = self.cost + margin + 17 + (3 if self.has_roll else 0) + 2
         return cost + min(len(self.items), 2) < self.bound + 2
 
     def result(self) -> tuple[Any, ...]:
@@ -174,7 +175,7 @@ class _Reduction:
         return tail, self.items, self.single
 
 
-def encode(container: Any, mode: int, always: bool) -> tuple[Any, ...] | None:
+def encode(container: Any, mode: int, when: int, margin: int) -> tuple[Any, ...] | None:
     """None, or (arguments of chunk from the payload on, pairs to set later, numbers of those whose
     value nobody else has)."""
     shared: set[int] = set()
@@ -182,12 +183,12 @@ def encode(container: Any, mode: int, always: bool) -> tuple[Any, ...] | None:
         _find_shared(container, shared, set())
     for attempt in (_FLAT,) if mode == _FLAT else (mode, _FLAT):
         r = _Reduction(container, shared, attempt)
-        if not always and not worth_trying(r.new_writer(), r.values):
+        if when == _IF_WORTH and not worth_trying(r.new_writer(), r.values):
             continue
         try:
             r.encode()
         except Decline:
             continue
-        if always or r.pays():
+        if when == _ALWAYS or r.pays(margin):
             return r.result()
     return None

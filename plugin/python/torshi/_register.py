@@ -26,6 +26,10 @@ else:
 
 # What may be in a payload: immutable values; what is below, too; the same where nobody else has it.
 _FLAT, _NESTED, _SINGLE = 0, 1, 2
+# Columns that look worth trying and are shorter, by a number of bytes; that are shorter; in any case.
+_IF_WORTH, _IF_SHORTER, _ALWAYS = 0, 1, 2
+# The factory of a defaultdict as the state of a slot, where stock pickle has it as an argument.
+_FACTORY_COST = 23
 
 # Containers and states smaller than this are not looked at.
 _FEW_ROWS = 16
@@ -63,9 +67,7 @@ _registered: dict[type, tuple[Any, Any, bool]] = {}
 # ---- containers ------------------------------------------------------------------------------------
 def _reduce_container(obj: Any, mode: int) -> tuple[Any, ...]:
     """The reduction of an exact dict or list that comes back as a copy."""
-    columns = _encode(obj, mode, False)
-    if columns is None and _has_long(obj):  # it is the long ones that pay
-        columns = _encode(obj, mode, True)
+    columns = _encode_nested(obj, mode, _IF_WORTH)
     if columns is None:
         return (
             (dict, (), None, None, iter(obj.items()))
@@ -73,6 +75,13 @@ def _reduce_container(obj: Any, mode: int) -> tuple[Any, ...]:
             else (list, (), None, iter(obj))
         )
     return _reduction(type(obj)(), columns, mode)
+
+
+def _encode_nested(obj: Any, mode: int, when: int) -> tuple[Any, ...] | None:
+    columns = _encode(obj, mode, when, 0)
+    if columns is None and mode != _FLAT and _has_long(obj):  # it is the long ones that pay
+        columns = _encode(obj, mode, _ALWAYS, 0)
+    return columns
 
 
 def _has_long(obj: Any) -> bool:
@@ -215,7 +224,8 @@ def _reduce_dict(obj: Any, reduction: tuple[Any, ...], direct: bool) -> tuple[An
             content = dict(obj.items())
     elif cls.items is not dict.items:
         return reduction
-    columns = _encode(content, _FLAT, False)
+    split_state = split[2] is not reduction[2]
+    columns = _encode(content, _FLAT, _IF_WORTH, _FACTORY_COST if split_state else 0)
     own_set = cls.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
     if columns is None or (columns[1] and not own_set):  # placeholders would be seen
         return reduction
@@ -235,7 +245,7 @@ def _reduce_list(obj: Any, reduction: tuple[Any, ...], direct: bool) -> tuple[An
     if not direct or cls.__iter__ is not list.__iter__:
         content = list(reduction[3])
         reduction = (*reduction[:3], iter(content), None)
-    columns = _encode(content, _FLAT, False)
+    columns = _encode(content, _FLAT, _IF_WORTH, 0)
     if columns is None or (
         columns[1] and not _has_own(cls, list, "extend", "append", "__setitem__")
     ):
@@ -269,7 +279,7 @@ class _State:
         return copy.deepcopy(self.content, memo)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        columns = _encode(self.content, self.mode, True)
+        columns = _encode_nested(self.content, self.mode, _IF_SHORTER)
         if columns is None:
             return dict, (), None, None, iter(self.content.items())
         return _reduction({}, columns, self.mode)
@@ -278,15 +288,19 @@ class _State:
 def _is_large(state: dict[str, Any], owned: bool) -> bool:
     if len(state) >= _LARGE_STATE:
         return True
-    kinds = (list, dict, tuple) if owned else (tuple,)
-    return any(type(value) in kinds and len(value) >= _LARGE_VALUE for value in state.values())
+    return owned and any(
+        type(value) in (list, dict) and len(value) >= _LARGE_VALUE for value in state.values()
+    )
 
 
 def _wrap_state(cls: type, state: Any, owned: bool) -> Any:
     if state is None or hasattr(cls, "__setstate__"):
         return state
     if type(state) is dict:
-        return _State(state, _NESTED if owned else _FLAT) if _is_large(state, owned) else state
+        mode = _NESTED if owned else _FLAT
+        if not _is_large(state, owned) or _encode_nested(state, mode, _IF_SHORTER) is None:
+            return state
+        return _State(state, mode)  # which encodes it again: pickling the arguments may change it
     if (
         type(state) is tuple
         and len(state) == 2
