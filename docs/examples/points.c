@@ -9,7 +9,7 @@
  * with the engine or without; the engine merely skips the call.
  *
  *     cc -shared -fPIC $(python3-config --includes) -I embed/include points.c -o points.so
- *     torshi -X torshi.plugin=./points.so script.py
+ *     PYTHONPATH=. torshi -X torshi.plugin=./points.so script.py
  *
  *     >>> import points, torshi
  *     >>> torshi.load_plugin(points.__file__)

@@ -33,7 +33,14 @@ int load_parse(PyObject *args, PyObject *kwargs, const char *format, const char 
                const char *function, PyObject **first, load_options *options)
 {
     char *names[] = {(char *)first_name, "fix_imports", "encoding", "errors", "buffers", NULL};
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
     *options = (load_options){.fix_imports = 1};
+    if (n > 1 && n + (kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs)) <= 5) {
+        /* PyArg_ParseTupleAndKeywords() says "at most", pickle's functions "exactly". */
+        PyErr_Format(PyExc_TypeError, "%s() takes exactly 1 positional argument (%zd given)",
+                     function, n);
+        return -1;
+    }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, first, &options->fix_imports,
                                      &options->encoding, &options->errors, &options->buffers)) {
         return -1;
