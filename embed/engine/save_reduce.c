@@ -396,13 +396,11 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
         item = PyTuple_GET_ITEM(item, 0);
         return item == Py_None ? save_object(d, item, -1) : save_attribute_dict(d, obj, item, -1);
     case STATE_SLOTS:
-        item = part(value, 2);
-        if (solo == 1 && Py_REFCNT(item) != 1) {
-            solo = -1;
-        }
-        return save_without_rows(d, PyTuple_GET_ITEM(item, 1), solo);
+        item = PyTuple_GET_ITEM(value, 2);
+        return save_without_rows(d, PyTuple_GET_ITEM(item, 1),
+                                 solo == 1 && Py_REFCNT(item) == 1 ? 1 : -1);
     case STATE_PAIR:
-        return end_slot_state(d, part(value, 2));
+        return end_slot_state(d, PyTuple_GET_ITEM(value, 2));
     case BUILD_STATE:
         pop_task(d);
         return out_op(d, OP_BUILD);
