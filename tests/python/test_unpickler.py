@@ -797,3 +797,16 @@ class TestObject:
         for data in (b"(K\x01tR.", b"K\x01\x85R.", b"((K\x01tR.", b"N(K\x01\x85R."):
             with pytest.raises(DAMAGED):
                 torshi.loads(data)
+
+
+# ---- arguments -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["loads", "load", "Unpickler"])
+@pytest.mark.parametrize("args", [(1, 2), (1, 2, 3), (1, 2, 3, 4, 5, 6)])
+@pytest.mark.parametrize("kwargs", [{}, {"encoding": "ascii"}])
+def test_wrong_number_of_arguments(name, args, kwargs):
+    messages = []
+    for module in (stock, torshi):
+        with pytest.raises(TypeError) as caught:
+            getattr(module, name)(*args, **kwargs)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
