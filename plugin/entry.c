@@ -149,8 +149,10 @@ static const torshi_row rows[] = {
      .call = encode_call,
      .doc =
          "_encode($module, container, mode, when, margin, /)\n--\n\n"
-         "Columns of a dict or list for a reducer: None, or (arguments of chunk from the payload\n"
-         "on, pairs to set later, numbers of those whose value nobody else has)."},
+         "Columns of a dict or list for a reducer, when they look worth trying and are shorter by\n"
+         "margin bytes (when 0), are shorter by them (1), or in any case (2).\n"
+         "None, or (arguments of chunk from the payload on, pairs to set later, numbers of those\n"
+         "whose value nobody else has)."},
     {.kind = TORSHI_ROW_FUNCTION,
      .module = "torshi",
      .name = "object_ref",

@@ -35,7 +35,8 @@ int load_parse(PyObject *args, PyObject *kwargs, const char *format, const char 
     char *names[] = {(char *)first_name, "fix_imports", "encoding", "errors", "buffers", NULL};
     Py_ssize_t n = PyTuple_GET_SIZE(args);
     *options = (load_options){.fix_imports = 1};
-    if (n > 1 && n + (kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs)) <= 5) {
+    if (n > 1 &&
+        n + (kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs)) < (Py_ssize_t)Py_ARRAY_LENGTH(names)) {
         /* PyArg_ParseTupleAndKeywords() says "at most", pickle's functions "exactly". */
         PyErr_Format(PyExc_TypeError, "%s() takes exactly 1 positional argument (%zd given)",
                      function, n);

@@ -306,6 +306,28 @@ static int is_slot_state(const torshi_dump *d, PyObject *state)
            PyDict_CheckExact(PyTuple_GET_ITEM(state, 1));
 }
 
+/* The state of the topmost task's object, in steps where the dict of slots must not be offered to
+   the registration table. */
+static int save_state(torshi_dump *d, PyObject *state, Py_ssize_t solo)
+{
+    torshi_task *t = &d->tasks[d->top - 1];
+    PyObject *attributes;
+    if (!d->use_rows || t->obj == NULL || d->reducer_override != NULL ||
+        d->dispatch_table != NULL ||
+        type_info_of(d->st->savers, Py_TYPE(t->obj))->kind != TYPE_DEFAULT) {
+        t->step = BUILD_STATE;
+        return save_object(d, state, solo);
+    }
+    if (!is_slot_state(d, state)) {
+        t->step = BUILD_STATE;
+        return save_attribute_dict(d, t->obj, state, solo);
+    }
+    t->step = STATE_SLOTS;
+    attributes = PyTuple_GET_ITEM(state, 0);
+    return attributes == Py_None ? save_object(d, attributes, -1)
+                                 : save_attribute_dict(d, t->obj, attributes, -1);
+}
+
 static int end_slot_state(torshi_dump *d, PyObject *state)
 {
     memo_slot *slot = memo_probe(&d->memo, state);
@@ -382,19 +404,7 @@ static int reduce_once(torshi_dump *d, enum reduce_step step)
             t->step = SETTER_OBJECT;
             return save_object(d, item, -1);
         }
-        item = part(value, 2);
-        if (!d->use_rows || obj == NULL || d->reducer_override != NULL ||
-            d->dispatch_table != NULL ||
-            type_info_of(d->st->savers, Py_TYPE(obj))->kind != TYPE_DEFAULT) {
-            t->step = BUILD_STATE;
-            return save_object(d, item, solo);
-        }
-        if (!is_slot_state(d, item)) {
-            t->step = BUILD_STATE;
-            return save_attribute_dict(d, obj, item, solo);
-        }
-        item = PyTuple_GET_ITEM(item, 0);
-        return item == Py_None ? save_object(d, item, -1) : save_attribute_dict(d, obj, item, -1);
+        return save_state(d, part(value, 2), solo);
     case STATE_SLOTS:
         item = PyTuple_GET_ITEM(value, 2);
         return save_without_rows(d, PyTuple_GET_ITEM(item, 1),

@@ -33,6 +33,15 @@ class Mixed(Slotted):
     """Slots, and a dict."""
 
 
+class WithDict:
+    """Default but for a __getstate__ that the instance has."""
+
+    __slots__ = ("__dict__", "a", "state")
+
+    def __init__(self, state: Any) -> None:
+        self.__dict__["__getstate__"] = lambda: state
+
+
 class Stateful:
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -166,6 +166,22 @@ class SameBytes(unittest.TestCase):
                 standard = torshi.dumps(graph, 5, reducers="standard")
                 self.same(standard, pickle._dumps(graph, 5), "standard")  # type: ignore[attr-defined]
 
+    def test_slot_states_that_hold_themselves(self) -> None:
+        class Empty:
+            def __reduce__(self) -> Any:
+                return int, ()
+
+        for where in ("dict", "slots", "slots alone"):
+            attributes: dict[str, Any] = {}
+            slots: dict[str, Any] = {"a": 1}
+            state = (None if where == "slots alone" else attributes, slots)
+            (attributes if where == "dict" else slots)["state"] = state
+            obj = graph_maker.WithDict(state)
+            for graph in ([Empty(), obj], [obj, state], [state, obj]):
+                expected = pickle._dumps(graph, 5)  # type: ignore[attr-defined]
+                self.same(torshi.dumps(graph, 5), expected, where)
+                self.same(_pure.dumps(graph, 5), expected, f"{where}, pure")
+
     def test_extension_code(self) -> None:
         import copyreg
 
