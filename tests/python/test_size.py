@@ -1,9 +1,10 @@
 """Never longer than stock pickle: graphs in which lists, dicts and instances are met again.
 
 A chunk that is written has counted what its own rows cost when they are met again within it, so a
-graph whose only large container is its root is never longer than stock pickle's stream of it. What
-is met again outside its chunk is not known when the chunk is written: the last test says how much
-longer that can be.
+graph of these kinds whose only large container is its root is never longer than stock pickle's
+stream of it. Long strings, UUIDs and the like that a pending value holds as well are written once
+more (docs/format.md, "When it pays"); here texts are short. What is met again outside its chunk is
+not known when the chunk is written: the last test says how much longer that can be.
 """
 
 from __future__ import annotations
